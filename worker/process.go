@@ -1,0 +1,372 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"raiderfleet/internal/rawjson"
+	"raiderfleet/internal/rpc"
+	"raiderfleet/internal/shim"
+	"raiderfleet/subjects"
+)
+
+const (
+	// startTimeout bounds a raider's answers to initialize, session/new and session/load:
+	// an agent that is fetched by a package runner takes its time at first.
+	startTimeout = 2 * time.Minute
+	// stopGrace lies between closing a raider's stdin, SIGTERM and SIGKILL.
+	stopGrace = 2 * time.Second
+	// tailLines and tailBytes bound the stderr that an error shows.
+	tailLines = 10
+	tailBytes = 4096
+)
+
+// process is a raider process that serves one session.
+type process struct {
+	l       *lane
+	sp      *shim.Process
+	conn    *rpc.Conn
+	session subjects.SessionID
+	meta    subjects.SessionMeta // when it was opened
+	inner   string               // the id under which the process knows the session
+	swallow atomic.Bool
+	stale   atomic.Bool  // its session in the agent was reset: it takes no further run
+	prompt  atomic.Value // subjects.PromptID of the run that it served last
+	tail    *tail
+	calls   clientCalls
+	readers sync.WaitGroup
+	stopped chan struct{} // closed when the readers have ended
+
+	writing sync.Mutex // held while agent is stored
+
+	mu    sync.Mutex // guards agent
+	agent subjects.SessionAgent
+}
+
+// processFor returns the raider process of the run's session: the one that is there, or
+// a new one after the lane's earlier one has gone.
+func (l *lane) processFor(r *run) (*process, error) {
+	meta := r.meta
+	l.mu.Lock()
+	p := l.proc
+	l.mu.Unlock()
+	if p != nil {
+		if p.session == r.header.Session && p.alive() && !p.stale.Load() {
+			p.prompt.Store(r.header.Prompt)
+			p.tail.begin()
+			p.calls.from(r.header.Origin)
+			l.tellSpawned(r, p, true)
+			return p, nil
+		}
+		l.endProcess(nil) // a slot keeps at most one
+	}
+	l.setState("starting")
+	p, err := l.start(r, meta)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.open(r, meta); err != nil {
+		err = p.explain(err)
+		l.endProcess(errReleased)
+		return nil, err
+	}
+	l.tellSpawned(r, p, false)
+	return p, nil
+}
+
+// start starts the raider under a shim.
+func (l *lane) start(r *run, meta subjects.SessionMeta) (*process, error) {
+	dir := l.raider.Cwd
+	if dir == "" {
+		dir = meta.Cwd
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, refusal{fmt.Sprintf("directory %s does not exist on worker %s", dir, l.w.c.Name)}
+	}
+	if err := l.hold(r.ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	deadline := l.lease
+	l.mu.Unlock()
+	sp, err := shim.Start(r.ctx, shim.Spec{
+		Exe: l.w.c.Exe, Command: l.raider.Command, Dir: dir, Env: l.raider.environment(), Deadline: deadline,
+		Hold: l.w.lock.file, Pool: l.w.shims,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("raider %s could not be started: %w", l.raider.Name, err)
+	}
+	p := &process{l: l, sp: sp, session: meta.Session, meta: meta, tail: &tail{}, stopped: make(chan struct{})}
+	p.prompt.Store(r.header.Prompt)
+	p.calls.from(r.header.Origin)
+	p.conn = rpc.NewConn(sp.Stdout(), sp.Stdin(), p, rpc.Options{
+		SkipNoise: func([]byte) {
+			// Its text may hold anything: only that it was there is logged.
+			l.w.log.Debug("raider wrote a line that is no message", "raider", string(l.raider.Name))
+		},
+		Logger: l.w.log,
+	})
+	l.mu.Lock()
+	l.proc = p
+	lease := l.lease
+	l.mu.Unlock()
+	p.setDeadline(lease) // it may have been renewed in between
+	if l.ctx.Err() != nil {
+		p.kill() // lost in between: keep has not seen this process
+	}
+	p.readers.Go(func() { _ = p.conn.Run(context.Background()) })
+	p.readers.Go(p.readStderr)
+	go func() { p.readers.Wait(); close(p.stopped) }()
+	return p, nil
+}
+
+// open makes the session inside the agent: loaded where it has it, else new.
+func (p *process) open(r *run, meta subjects.SessionMeta) error {
+	ctx, cancel := context.WithTimeout(r.ctx, startTimeout)
+	defer cancel()
+	stop := context.AfterFunc(r.ctx, p.kill)
+	defer stop()
+	// Read while the process starts.
+	reading := make(chan error, 1)
+	go func() { reading <- p.recall() }() // ends with the lane; waited for below
+	hello := fmt.Sprintf(`{"protocolVersion":1,"clientCapabilities":%s,"clientInfo":{"name":"raiderfleet","version":%s}}`,
+		p.l.raider.clientCapabilities(r.header.Client), quote(p.l.w.c.Version))
+	answer, err := p.conn.Call(ctx, "initialize", json.RawMessage(hello))
+	readErr := <-reading
+	if err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	if readErr != nil {
+		return fmt.Errorf("read the agent's session: %w", readErr)
+	}
+	p.l.w.learn(p.l.raider.Name, answer)
+	agent := p.known()
+	var caps struct {
+		Agent struct {
+			LoadSession bool `json:"loadSession"`
+		} `json:"agentCapabilities"`
+	}
+	_ = json.Unmarshal(answer, &caps) // an agent that says nothing can nothing
+	mcp := meta.MCPServers
+	if len(mcp) == 0 {
+		mcp = json.RawMessage("[]")
+	}
+	where := map[string]any{"cwd": meta.Cwd, "mcpServers": mcp}
+	if p.l.raider.Cwd != "" {
+		where["cwd"] = p.l.raider.Cwd
+	}
+	if len(meta.AdditionalDirectories) > 0 {
+		where["additionalDirectories"] = meta.AdditionalDirectories
+	}
+	if agent.InnerID != "" {
+		err := errors.New("the agent can't load sessions")
+		if caps.Agent.LoadSession {
+			where["sessionId"] = agent.InnerID
+			p.swallow.Store(true) // its replay is in the transcript already
+			p.inner = agent.InnerID
+			_, err = p.conn.Call(ctx, "session/load", where)
+			p.swallow.Store(false)
+			delete(where, "sessionId")
+		}
+		if err == nil {
+			if agent.Home == p.l.w.c.Name {
+				return nil
+			}
+			// What it learns from now on is here.
+			p.bind(r, agent.InnerID, caps.Agent.LoadSession, false)
+			return nil
+		}
+		if ctx.Err() != nil || !p.alive() {
+			return fmt.Errorf("session/load: %w", err)
+		}
+		p.sessionLost(r, meta, err)
+	}
+	answer, err = p.conn.Call(ctx, "session/new", where)
+	if err != nil {
+		return fmt.Errorf("session/new: %w", err)
+	}
+	id, _ := rawjson.Get(answer, "sessionId")
+	if json.Unmarshal(id, &p.inner) != nil || p.inner == "" {
+		return errors.New("session/new: the agent gave no session id")
+	}
+	p.bind(r, p.inner, caps.Agent.LoadSession, true)
+	return nil
+}
+
+// explain adds to a start error how the process ended, if it has.
+func (p *process) explain(err error) error {
+	// Reading and writing fail in several ways when the other side has gone.
+	if _, answered := errors.AsType[*rpc.Error](err); !answered && (errors.Is(err, rpc.ErrClosed) || p.ending()) {
+		if p.missedDeadline() {
+			return errLeaseLost
+		}
+		return fmt.Errorf("raider %s: %s", p.l.raider.Name, p.epitaph())
+	}
+	return fmt.Errorf("raider %s: %w", p.l.raider.Name, err)
+}
+
+// ending says whether the process has ended, or does in a moment: its pipes fail a little
+// before its exit is known.
+func (p *process) ending() bool {
+	timer := time.NewTimer(stopGrace / 10)
+	defer timer.Stop()
+	select {
+	case <-p.sp.Exited():
+		return true
+	case <-timer.C:
+		return !p.alive()
+	}
+}
+
+func (p *process) alive() bool {
+	select {
+	case <-p.sp.Exited():
+		return false
+	case <-p.conn.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *process) setDeadline(d shim.Boottime) {
+	if err := p.sp.SetDeadline(d); err != nil {
+		p.l.w.log.Warn("shim deadline not moved", "raider", string(p.l.raider.Name), "error", err)
+	}
+}
+
+func (p *process) kill() { p.sp.Kill() }
+
+// epitaph says how the process ended, with its last lines of stderr.
+func (p *process) epitaph() string {
+	how := "the raider closed its output"
+	timer := time.NewTimer(stopGrace)
+	defer timer.Stop()
+	select {
+	case <-p.sp.Exited():
+		how = "the raider ended: " + p.sp.Exit().String()
+		select { // its last words are read a moment after its end is known
+		case <-p.stopped:
+		case <-timer.C:
+		}
+	case <-timer.C:
+	}
+	if last := p.tail.text(); last != "" {
+		how += "\n" + last
+	}
+	return how
+}
+
+// missedDeadline says whether the shim killed the raider because the lease had run out.
+func (p *process) missedDeadline() bool {
+	select {
+	case <-p.sp.Exited():
+		return p.sp.Exit().Deadline
+	default:
+		return false
+	}
+}
+
+// endProcess ends the lane's raider process and returns when its tree is gone. A lost
+// lane kills at once; otherwise stdin is closed, then TERM, then KILL.
+func (l *lane) endProcess(cause error) {
+	l.mu.Lock()
+	p := l.proc
+	l.mu.Unlock()
+	if p == nil {
+		return
+	}
+	if l.ctx.Err() != nil || cause != nil {
+		p.kill()
+	} else {
+		stopKill := context.AfterFunc(l.ctx, p.kill) // a lease that is lost meanwhile
+		p.sp.Stop(stopGrace)
+		stopKill()
+	}
+	<-p.sp.Gone()
+	_ = p.conn.Close()
+	<-p.stopped
+	p.calls.open.Wait()
+	l.mu.Lock()
+	l.proc = nil
+	l.mu.Unlock()
+}
+
+// procEnded is closed when the lane's process has ended; nil when there is none.
+func (l *lane) procEnded() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.proc == nil {
+		return nil
+	}
+	return l.proc.sp.Exited()
+}
+
+// HandleNotification takes what the raider sends without waiting for an answer.
+func (p *process) HandleNotification(_ context.Context, _ *rpc.Conn, method string, params json.RawMessage) {
+	if method == innerNotification && p.l.raider.Kind == KindStream {
+		p.rebind(params) //nolint:contextcheck // the lane's life bounds it
+		return
+	}
+	if method != "session/update" {
+		p.tellClient(method, params)
+		return
+	}
+	if p.swallow.Load() {
+		return
+	}
+	update, _ := rawjson.Get(params, "update")
+	body, err := rawjson.Set(params, "sessionId", quote(string(p.session)))
+	if err != nil || !rawjson.IsObject(update) {
+		p.l.w.log.Warn("raider sent an update that is no object", "raider", string(p.l.raider.Name))
+		return
+	}
+	prompt, tell := p.l.current(p.session)
+	var stored func(uint64)
+	if tell != nil {
+		tell.tell(p.l, body) //nolint:contextcheck // the lane's life bounds it
+		stored = tell.reached
+	}
+	// Blocks while NATS is slower than the raider: its pipe fills and it waits.
+	_ = p.l.out.append(p.session, subjects.EventUpdate, prompt, body, stored) // fails only with the lane
+}
+
+// current is the prompt that runs for the session; empty between turns.
+func (l *lane) current(s subjects.SessionID) (subjects.PromptID, *story) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.run == nil || l.run.header.Session != s {
+		return "", nil
+	}
+	if l.run.told {
+		return "", nil // between two turns
+	}
+	return l.run.header.Prompt, l.run.story
+}
+
+// HandleRequest answers what the raider asks for.
+func (p *process) HandleRequest(_ context.Context, _ *rpc.Conn, req *rpc.Request) {
+	if req.Method != "session/request_permission" {
+		p.askClient(req)
+		return
+	}
+	p.l.mu.Lock()
+	r := p.l.run
+	over := r == nil || r.header.Session != p.session || r.told
+	p.l.mu.Unlock()
+	if over {
+		_ = req.Reply(json.RawMessage(outcomeCancelled))
+		return
+	}
+	r.ask(req)
+}
+
+// signalGroup sends sig to the raider's process group.
+func (p *process) signalGroup(sig syscall.Signal) { _ = p.sp.Signal(sig) } // it may have ended

@@ -1,0 +1,262 @@
+package worker
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	ossignal "os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// raiderMain is a scripted ACP agent, written without our own rpc package so that a
+// fault there can't hide itself. Its arguments are what it does at the start: "exit",
+// "banner", "load" (it can load sessions), "forgetful" (it says so and can't) or "stubborn"
+// (only SIGKILL ends it). A prompt's text is its script, steps divided by ';':
+//
+//	note F       append "<pid> <session>" to file F
+//	wait F       wait until F exists, or for a cancel, which ends the turn as cancelled
+//	deaf F       wait until F exists, whatever is cancelled
+//	say T        send T as a chunk; sayenv N: the variable N
+//	burst N      send N chunks with the numbers from 0
+//	big N        send a chunk of N bytes
+//	flood N      send N chunks of floodBytes, each with its number
+//	ask          ask for permission and say the outcome
+//	asks N       ask N times at once, say each outcome as it comes
+//	stderr T     write T to stderr
+//	error T      answer with an error
+//	kill         kill -9 itself
+func raiderMain(args []string) int {
+	has := func(arg string) bool {
+		return slices.Contains(args, arg)
+	}
+	if has("exit") {
+		_, _ = fmt.Fprintln(os.Stderr, "no licence found")
+		return 3
+	}
+	if i := slices.Index(args, "notepid"); i >= 0 { // notes that it was started
+		if f, err := os.OpenFile(args[i+1], os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600); err == nil {
+			_, _ = fmt.Fprintln(f, os.Getpid())
+			_ = f.Close()
+		}
+	}
+	if has("banner") {
+		_, _ = fmt.Println("Welcome to the agent\n[not json\n{\"level\":\"info\"}")
+	}
+	ossignal.Ignore(syscall.SIGINT)
+	if has("stubborn") {
+		ossignal.Ignore(syscall.SIGTERM)
+		defer func() { select {} }()
+	}
+	a := &agent{cancel: make(chan struct{}, 1), answers: map[string]chan json.RawMessage{}}
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 32<<20)
+	for in.Scan() {
+		var m agentMessage
+		if json.Unmarshal(in.Bytes(), &m) != nil || (m.Method == "session/prompt" && len(m.Params.Prompt) == 0) {
+			a.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"invalid params"}}`, m.ID)
+			continue
+		}
+		switch m.Method {
+		case "":
+			a.answer(m)
+		case "initialize":
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":%t}}}`, m.ID, has("load") || has("forgetful"))
+		case "session/new":
+			if has("slownew") { // notes itself in a file, and waits for another
+				if f, err := os.Create(args[1]); err == nil {
+					_, _ = fmt.Fprintln(f, os.Getpid())
+					_ = f.Close()
+				}
+				a.wait(args[2], nil)
+			}
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"inner-%d"}}`, m.ID, os.Getpid())
+			if has("slownew") {
+				_ = os.WriteFile(args[2]+".answered", nil, 0o600)
+			}
+		case "session/load":
+			if has("forgetful") {
+				a.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"nothing known of it"}}`, m.ID)
+				continue
+			}
+			a.chunk(m.Params.SessionID, "replayed")
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+		case "session/cancel":
+			select {
+			case a.cancel <- struct{}{}:
+			default:
+			}
+		case "session/prompt":
+			select { // a cancel of an earlier turn
+			case <-a.cancel:
+			default:
+			}
+			if has("fullpipe") && m.Params.Prompt[0].Text == "last" {
+				a.send(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`, m.ID)
+				select {} // reads nothing any more
+			}
+			go a.turn(m)
+		default:
+			if m.ID != nil {
+				a.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
+			}
+		}
+	}
+	return 0
+}
+
+type agentMessage struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+	Params struct {
+		SessionID string `json:"sessionId"`
+		Prompt    []struct {
+			Text string `json:"text"`
+		} `json:"prompt"`
+	} `json:"params"`
+}
+
+type agent struct {
+	cancel chan struct{}
+
+	mu      sync.Mutex // guards stdout and the rest
+	asked   int
+	answers map[string]chan json.RawMessage
+}
+
+func (a *agent) send(format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, _ = fmt.Printf(format+"\n", args...)
+}
+
+func (a *agent) chunk(session, text string) {
+	a.send(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%s}}}}`, session, quote(text))
+}
+
+func (a *agent) answer(m agentMessage) {
+	a.mu.Lock()
+	c := a.answers[string(m.ID)]
+	a.mu.Unlock()
+	if c != nil {
+		c <- slices.Concat(m.Result, m.Error)
+	}
+}
+
+func (a *agent) turn(m agentMessage) {
+	session, reason := m.Params.SessionID, "end_turn"
+	for step := range strings.SplitSeq(m.Params.Prompt[0].Text, ";") {
+		verb, arg, _ := strings.Cut(strings.TrimSpace(step), " ")
+		n, _ := strconv.Atoi(arg)
+		switch verb {
+		case "note":
+			f, err := os.OpenFile(arg, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+			if err == nil {
+				_, _ = fmt.Fprintf(f, "%d %s\n", os.Getpid(), session)
+				_ = f.Close()
+			}
+		case "wait":
+			if a.wait(arg, a.cancel) {
+				reason = "cancelled"
+			}
+		case "deaf":
+			a.wait(arg, nil)
+		case "say":
+			a.chunk(session, arg)
+		case "sayenv":
+			value, ok := os.LookupEnv(arg)
+			a.chunk(session, fmt.Sprintf("%s=%s %t", arg, value, ok))
+		case "burst":
+			for i := range n {
+				a.chunk(session, strconv.Itoa(i))
+			}
+		case "big":
+			a.chunk(session, strings.Repeat("x", n))
+		case "flood":
+			for i := range n {
+				a.chunk(session, floodChunk(i))
+			}
+		case "ask":
+			a.chunk(session, a.ask(session, askRest))
+		case "asks":
+			var all sync.WaitGroup
+			for range n {
+				all.Go(func() { a.chunk(session, a.ask(session, askRest)) })
+			}
+			all.Wait()
+		case "run": // asks whether it may run arg
+			a.chunk(session, a.ask(session, fmt.Sprintf(
+				`"toolCall":{"toolCallId":"t","title":"Run","kind":"execute","rawInput":{"command":%s}},`+
+					`"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"a","name":"Always","kind":"allow_always"},{"optionId":"n","name":"No","kind":"reject_once"}]}`, quote(arg))))
+		case "stderr":
+			_, _ = fmt.Fprintln(os.Stderr, arg)
+		case "error":
+			a.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":%s}}`, m.ID, quote(arg))
+			return
+		case "behind": // the answer, an update and a question in one write; what came of it in arg
+			c := make(chan json.RawMessage, 1)
+			a.mu.Lock()
+			a.answers[`"late"`] = c
+			a.mu.Unlock()
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`+"\n"+
+				`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"late"}}}}`+"\n"+
+				`{"jsonrpc":"2.0","id":"late","method":"session/request_permission","params":{"sessionId":%q,%s}`, m.ID, session, session, askRest)
+			_ = os.WriteFile(arg, <-c, 0o600)
+			return
+		case "kill":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		if reason != "end_turn" {
+			break
+		}
+	}
+	a.send(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":%q}}`, m.ID, reason)
+}
+
+// floodBytes is the size of a chunk of a flood.
+const floodBytes = 100_000
+
+func floodChunk(i int) string {
+	return fmt.Sprintf("<%d>", i) + strings.Repeat("x", floodBytes-len(strconv.Itoa(i))-2)
+}
+
+// wait returns true when it was ended by cancel.
+func (a *agent) wait(file string, cancel <-chan struct{}) bool {
+	look := time.NewTicker(3 * time.Millisecond)
+	defer look.Stop()
+	for {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+		select {
+		case <-look.C:
+		case <-cancel:
+			return true
+		}
+	}
+}
+
+// askRest is what follows in an ask's params: also what the fleet knows nothing of.
+const askRest = `"toolCall":{"toolCallId":"t1","title":"Run make","kind":"execute","status":"pending","rawInput":{"n":1.50},"content":[{"type":"content","content":{"type":"text","text":"why"}}],"new":null},` +
+	`"options":[{"optionId":"yes","name":"Yes","kind":"allow_once","_meta":{"a":1e2}},{"optionId":"no","name":"No","kind":"reject_once"}],"_meta":{"x":[]}}`
+
+// ask returns the outcome that it was told.
+func (a *agent) ask(session, rest string) string {
+	a.mu.Lock()
+	a.asked++
+	id := fmt.Sprintf(`"ask%d"`, a.asked)
+	c := make(chan json.RawMessage, 1)
+	a.answers[id] = c
+	a.mu.Unlock()
+	a.send(`{"jsonrpc":"2.0","id":%s,"method":"session/request_permission","params":{"sessionId":%q,%s}`, id, session, rest)
+	return string(<-c)
+}
