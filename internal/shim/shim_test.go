@@ -32,13 +32,18 @@ func mustStart(tb testing.TB, s shim.Spec) *shim.Process {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tidy(tb, p)
+	return p
+}
+
+func tidy(tb testing.TB, p *shim.Process) {
+	tb.Helper()
 	tb.Cleanup(func() {
 		p.Kill()
 		within(tb, p.Gone(), "gone")
 		_ = p.Stdout().Close()
 		_ = p.Stderr().Close()
 	})
-	return p
 }
 
 func within(tb testing.TB, ch <-chan struct{}, what string) {
