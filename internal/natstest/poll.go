@@ -14,9 +14,15 @@ import (
 // look is how often a state is looked at.
 const look = 10 * time.Millisecond
 
+// patience is the least time that Eventually waits: it only decides how long a test takes
+// that fails, and a busy machine stands still for seconds.
+const patience = 30 * time.Second
+
 // Eventually polls until state returns true, and fails with the last state that it told.
+// It is no measure of time: it waits for 30 s at least.
 func Eventually(tb testing.TB, within time.Duration, what string, state func() (done bool, last any)) {
 	tb.Helper()
+	within = max(within, patience)
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	tick := time.NewTicker(look)
