@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -98,5 +99,24 @@ func TestHomeMoves(t *testing.T) {
 	_, err := f.b.GetJSON(t.Context(), f.f.SessionsBucket(), subjects.AgentKey(s.meta.Principal, s.meta.Session), &agent)
 	if err != nil || agent.Home != "other" || agent.InnerID == "" {
 		t.Errorf("agent %+v, %v; want its home at %s", agent, err, other.Instance())
+	}
+}
+
+// A name that two workers have is told by the second; a name that was left is not.
+func TestAnotherWorkerOfTheName(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2*time.Second)
+	const warning = "another worker has this name"
+	first := f.run(homely("twin"))
+	if second := f.run(homely("twin")); !strings.Contains(second.log.String(), warning) || !strings.Contains(second.log.String(), string(first.Instance())) {
+		t.Error("the second did not tell")
+	}
+	left := f.run(homely("left"))
+	left.stop()
+	<-left.ended
+	for _, w := range []*testWorker{first, f.run(homely("left")), f.run(homely("alone"))} {
+		if strings.Contains(w.log.String(), warning) {
+			t.Errorf("%s told", w.Instance())
+		}
 	}
 }

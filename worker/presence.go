@@ -34,6 +34,26 @@ func (w *Worker) present(ctx context.Context, state subjects.NodeState) error {
 	return nil
 }
 
+// warnOfTwins says so when another worker has this one's name: a session's home is a name,
+// so what its agent keeps in files would be looked for at the wrong one of them.
+func (w *Worker) warnOfTwins(ctx context.Context) {
+	ctx, cancel := w.b.Bound(ctx, 0)
+	defer cancel()
+	records, err := w.b.List(ctx, w.fleet.NodesBucket(), ">")
+	if err != nil {
+		return // nothing hangs on it
+	}
+	for _, r := range records {
+		var n subjects.Node
+		if json.Unmarshal(r.Value, &n) != nil || n.Role != subjects.RoleWorker || n.Name != w.c.Name ||
+			n.Instance == w.instance || n.State == subjects.NodeGoodbye {
+			continue
+		}
+		w.log.Warn("another worker has this name: give each its own (worker.name), or sessions lose what their agents remember",
+			"name", n.Name, "host", n.Host, "pid", n.PID, "instance", string(n.Instance))
+	}
+}
+
 func (w *Worker) keepPresence(ctx context.Context) {
 	tick := time.NewTicker(w.b.AckWait())
 	defer tick.Stop()

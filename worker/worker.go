@@ -179,6 +179,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.present(work, subjects.NodeUp); err != nil {
 		return err
 	}
+	w.warnOfTwins(ctx)
 	unannounce, err := w.b.Announce("raiderfleet-worker", w.c.Version, "runs raiders for fleet "+string(w.fleet),
 		map[string]string{"fleet": string(w.fleet), "instance": string(w.instance)})
 	if err != nil {
