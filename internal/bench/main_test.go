@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"raiderfleet/internal/demo"
 	"raiderfleet/internal/shim"
 )
@@ -33,5 +35,5 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"raiderfleet/internal/bus"
 	"raiderfleet/internal/shim"
 	"raiderfleet/subjects"
@@ -35,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // raiderSpec is a raider of the fleet. Which one loses its runs with the worker, and which
