@@ -3,9 +3,11 @@ package proof
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -95,6 +97,20 @@ func current(name string, c *jetstream.ClusterInfo, replicas int) error {
 // had been.
 func (f *fleet) costsNoRun(t *testing.T, do func()) {
 	t.Helper()
+	v, p := f.heldRun(t)
+	do()
+	if err := os.WriteFile(f.journal+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.conclude(t, v)
+	if rec := f.h.records[p.id()]; rec.State != subjects.RunCompleted || p.answer == nil || p.answer.state != subjects.RunCompleted {
+		t.Errorf("the run ended %q, its client was told %+v", rec.State, p.answer)
+	}
+}
+
+// heldRun is a run that began and goes on until the journal's .go is there.
+func (f *fleet) heldRun(t *testing.T) (*visitor, *prompt) {
+	t.Helper()
 	v := f.newVisitor(0, "bjorn")
 	until(t, time.Minute, "a front door serves", func(ctx context.Context) error {
 		if !v.connected(ctx, f.rng(laneOfVisitor, 0, 0)) {
@@ -111,10 +127,12 @@ func (f *fleet) costsNoRun(t *testing.T, do func()) {
 		_, err := os.Stat(f.journal)
 		return err
 	})
-	do()
-	if err := os.WriteFile(f.journal+".go", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return v, p
+}
+
+// conclude waits for all that is open, reads what there is to read, and judges it.
+func (f *fleet) conclude(t *testing.T, v *visitor) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience(f.ackWait))
 	defer cancel()
 	v.finish(ctx)
@@ -129,7 +147,46 @@ func (f *fleet) costsNoRun(t *testing.T, do func()) {
 	for _, bad := range judge(f.h) {
 		t.Error(bad)
 	}
-	if rec := f.h.records[p.id()]; rec.State != subjects.RunCompleted || p.answer == nil || p.answer.state != subjects.RunCompleted {
-		t.Errorf("the run ended %q, its client was told %+v", rec.State, p.answer)
+}
+
+// Promise 3: a lane whose owner died without a word goes on within two ack_waits and five
+// seconds, at another worker.
+//
+//nolint:paralleltest // it measures
+func TestALostOwnersLaneGoesOn(t *testing.T) {
+	const ackWait = 5 * time.Second
+	f := newFleet(t, size{replicas: 1, workers: 2, doors: 1}, 1, ackWait)
+	v, p := f.heldRun(t)
+	next := &prompt{tag: "v0.1", session: p.session, lane: p.lane, attempts: 1}
+	if _, err := v.w.prompt(next, fmt.Sprintf("%s %s 0", next.lane, next.tag)); err != nil {
+		t.Fatal(err)
+	}
+	var owner string
+	until(t, time.Minute, "who owns the lane", func(ctx context.Context) error {
+		var own subjects.Own
+		m, err := f.bus.Last(ctx, f.bus.Fleet().OwnStream(), f.bus.Fleet().Own("bjorn", p.lane))
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(m.Data, &own); err != nil {
+			return err
+		}
+		owner = string(own.Owner.Instance)
+		return nil
+	})
+	lost := f.workers[0]
+	if strings.HasPrefix(owner, "w1-") {
+		lost = f.workers[1]
+	}
+	begin := time.Now()
+	lost.stop(syscall.SIGKILL, 10*time.Second)
+	v.await(t.Context())
+	if took := time.Since(begin); took > 2*ackWait+5*time.Second {
+		t.Errorf("the next prompt ended %v after its lane's owner was killed", took)
+	}
+	f.conclude(t, v)
+	if first, then := f.h.records[p.id()], f.h.records[next.id()]; first.State != subjects.RunFailed || then.State != subjects.RunCompleted ||
+		then.Owner.Instance == first.Owner.Instance {
+		t.Errorf("the lost run ended as %+v, the next one as %+v", first, then)
 	}
 }
