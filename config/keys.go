@@ -104,7 +104,7 @@ func keys() []key[Config] {
 		{
 			path: "worker.name", field: func(c *Config) any { return &c.Worker.Name }, flag: "name", shown: "the host's name",
 			check: func(c *Config) string { return checkName(c.Worker.Name) },
-			about: "the worker's name; its id adds a random part at every start",
+			about: "the worker's name, one of its own for each; its id adds a random part at every start",
 		},
 		{
 			path: "worker.capacity", field: func(c *Config) any { return &c.Worker.Capacity }, flag: "capacity", shown: "two a CPU",
@@ -259,6 +259,11 @@ func raiderKeys() []key[Raider] {
 			path: "max_running", field: func(r *Raider) any { return &r.MaxRunning }, def: "0", shown: "0, only the worker's capacity",
 			check: func(r *Raider) string { return checkRange(r.MaxRunning, 0, 10_000) },
 			about: "how many of this raider's runs may be live on a worker",
+		},
+		{
+			path: "transcript_budget", field: func(r *Raider) any { return &r.TranscriptBudget }, def: "64KiB",
+			check: func(r *Raider) string { return checkRange(int(r.TranscriptBudget), 0, 16<<20) },
+			about: "how much of a conversation, the newest of it, an agent is given that can't load its session again; 0: nothing",
 		},
 		{
 			path: "client_methods", field: func(r *Raider) any { return &r.ClientMethods }, def: ClientMethodsClient,

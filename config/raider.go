@@ -66,6 +66,9 @@ type Raider struct {
 	OnWorkerLoss string
 	// MaxAttempts bounds the tries with LossRetry. Default 3.
 	MaxAttempts int
+	// TranscriptBudget bounds what an agent is given of a conversation that it can't load,
+	// in bytes; 0: nothing. Default 64 KiB.
+	TranscriptBudget Size
 	// MaxRunning bounds the live runs on a worker. Default 0: only its capacity does.
 	MaxRunning int
 	// IdleTTL overrides Config.IdleTTL. Default nil.

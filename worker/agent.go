@@ -54,6 +54,15 @@ func (p *process) bind(r *run, inner string, canLoad, made bool) {
 	}()
 }
 
+// settled notes the agent's new session, once. Where the agent has still to be given the
+// conversation this waits for that: else the next process would load a session without it.
+func (p *process) settled(r *run) {
+	if p.settle != nil {
+		p.settle(r)
+	}
+	p.settle, p.carried = nil, ""
+}
+
 // remember changes what is known of the agent's session, here at once and in the session's
 // record before it returns. It blocks while NATS is away; the error is the lane's end, or
 // that the record can't be stored.
@@ -90,10 +99,22 @@ func (p *process) store() error {
 
 // sessionLost says that the run starts without the agent's earlier session.
 func (p *process) sessionLost(r *run, meta subjects.SessionMeta, cause error) {
+	if r.lostTold {
+		return // by an earlier try to start the raider
+	}
+	r.lostTold = true
 	text := p.l.redact(safeText(cause))
+	instead := "it starts without it"
+	switch {
+	case p.carried == "":
+	case p.cut:
+		instead = "it is given the newest of the conversation so far"
+	default:
+		instead = "it is given the conversation so far"
+	}
 	body, err := json.Marshal(subjects.Note{
 		Type: subjects.SessionError, Binding: meta.Binding(), Error: text, Run: r.header.Prompt,
-		Text: "The agent's earlier session could not be loaded; it starts without it.",
+		Text: "The agent's earlier session could not be loaded; " + instead + ".",
 	})
 	if err == nil {
 		_ = p.l.out.append(meta.Session, subjects.EventNote, r.header.Prompt, body, nil) // fails only with the lane

@@ -84,6 +84,9 @@ type Raider struct {
 	ClientMethods string
 	// Policy decides the raider's tool calls before anybody is asked. Default: all asks.
 	Policy *policy.Policy
+	// TranscriptBudget bounds what an agent is given of a conversation that it can't load,
+	// in bytes; 0: nothing.
+	TranscriptBudget int
 	// MaxRunning bounds this raider's live runs on this worker; 0: only Capacity does.
 	MaxRunning int
 	// IdleTTL overrides Config.IdleTTL when it is not 0.

@@ -21,6 +21,11 @@ const (
 	// startTimeout bounds a raider's answers to initialize, session/new and session/load:
 	// an agent that is fetched by a package runner takes its time at first.
 	startTimeout = 2 * time.Minute
+	// startTries is how often a raider is started that ends before it has opened the session:
+	// what it needs may be locked or not yet there. startPause is before the second try, and
+	// four times that before the next.
+	startTries = 3
+	startPause = 250 * time.Millisecond
 	// stopGrace lies between closing a raider's stdin, SIGTERM and SIGKILL.
 	stopGrace = 2 * time.Second
 	// tailLines and tailBytes bound the stderr that an error shows.
@@ -43,6 +48,14 @@ type process struct {
 	calls   clientCalls
 	readers sync.WaitGroup
 	stopped chan struct{} // closed when the readers have ended
+
+	// Set when it is opened, and used by the run that did: what the agent is given of the
+	// conversation that it could not load, whether it takes resources, and what notes its
+	// session then.
+	carried string
+	cut     bool // carried is not all
+	embeds  bool
+	settle  func(*run)
 
 	writing sync.Mutex // held while agent is stored
 
@@ -68,17 +81,38 @@ func (l *lane) processFor(r *run) (*process, error) {
 		l.endProcess(nil) // a slot keeps at most one
 	}
 	l.setState("starting")
-	p, err := l.start(r, meta)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.open(r, meta); err != nil {
+	pause := startPause
+	for try := 1; ; try++ {
+		p, err := l.start(r, meta)
+		if err != nil {
+			return nil, err
+		}
+		err = p.open(r, meta)
+		if err == nil {
+			l.tellSpawned(r, p, false)
+			return p, nil
+		}
+		_, answered := errors.AsType[*rpc.Error](err)
+		again := !answered && p.ending() && !p.missedDeadline()
 		err = p.explain(err)
 		l.endProcess(errReleased)
-		return nil, err
+		if !again || try == startTries || !r.pause(pause) {
+			return nil, err
+		}
+		pause *= 4
 	}
-	l.tellSpawned(r, p, false)
-	return p, nil
+}
+
+// pause waits for d; false when the run is over before.
+func (r *run) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
 }
 
 // start starts the raider under a shim.
@@ -151,6 +185,12 @@ func (p *process) open(r *run, meta subjects.SessionMeta) error {
 	var caps struct {
 		Agent struct {
 			LoadSession bool `json:"loadSession"`
+			Session     struct {
+				Resume json.RawMessage `json:"resume"`
+			} `json:"sessionCapabilities"`
+			Prompt struct {
+				Embedded bool `json:"embeddedContext"`
+			} `json:"promptCapabilities"`
 		} `json:"agentCapabilities"`
 	}
 	_ = json.Unmarshal(answer, &caps) // an agent that says nothing can nothing
@@ -167,14 +207,17 @@ func (p *process) open(r *run, meta subjects.SessionMeta) error {
 	}
 	if agent.InnerID != "" {
 		err := errors.New("the agent can't load sessions")
-		if caps.Agent.LoadSession {
-			where["sessionId"] = agent.InnerID
+		where["sessionId"] = agent.InnerID
+		p.inner = agent.InnerID
+		if rawjson.IsObject(caps.Agent.Session.Resume) {
+			_, err = p.conn.Call(ctx, "session/resume", where) // without a replay that nobody needs
+		}
+		if err != nil && caps.Agent.LoadSession && ctx.Err() == nil {
 			p.swallow.Store(true) // its replay is in the transcript already
-			p.inner = agent.InnerID
 			_, err = p.conn.Call(ctx, "session/load", where)
 			p.swallow.Store(false)
-			delete(where, "sessionId")
 		}
+		delete(where, "sessionId")
 		if err == nil {
 			if agent.Home == p.l.w.c.Name {
 				return nil
@@ -186,6 +229,9 @@ func (p *process) open(r *run, meta subjects.SessionMeta) error {
 		if ctx.Err() != nil || !p.alive() {
 			return fmt.Errorf("session/load: %w", err)
 		}
+		if c, err := r.soFar(p.l.raider.TranscriptBudget); err == nil {
+			p.carried, p.cut = c.text(), c.cut
+		}
 		p.sessionLost(r, meta, err)
 	}
 	answer, err = p.conn.Call(ctx, "session/new", where)
@@ -196,7 +242,11 @@ func (p *process) open(r *run, meta subjects.SessionMeta) error {
 	if json.Unmarshal(id, &p.inner) != nil || p.inner == "" {
 		return errors.New("session/new: the agent gave no session id")
 	}
-	p.bind(r, p.inner, caps.Agent.LoadSession, true)
+	p.embeds = caps.Agent.Prompt.Embedded
+	p.settle = func(r *run) { p.bind(r, p.inner, caps.Agent.LoadSession, true) }
+	if p.carried == "" {
+		p.settled(r)
+	}
 	return nil
 }
 
@@ -237,7 +287,7 @@ func (p *process) alive() bool {
 }
 
 func (p *process) setDeadline(d shim.Boottime) {
-	if err := p.sp.SetDeadline(d); err != nil {
+	if err := p.sp.SetDeadline(d); err != nil && p.alive() {
 		p.l.w.log.Warn("shim deadline not moved", "raider", string(p.l.raider.Name), "error", err)
 	}
 }

@@ -18,12 +18,14 @@ import (
 
 // raiderMain is a scripted ACP agent, written without our own rpc package so that a
 // fault there can't hide itself. Its arguments are what it does at the start: "exit",
-// "banner", "load" (it can load sessions), "forgetful" (it says so and can't) or "stubborn"
-// (only SIGKILL ends it). A prompt's text is its script, steps divided by ';':
+// "banner", "load" (it can load sessions), "resume" (it can resume them), "embeds" (it takes
+// resources), "failfirst F N" (it ends until F has N lines, one for each start), "forgetful"
+// (it says that it can load and can't) or "stubborn" (only SIGKILL ends it). A prompt's text is its script, steps divided by ';':
 //
 //	note F       append "<pid> <session>" to file F
 //	wait F       wait until F exists, or for a cancel, which ends the turn as cancelled
 //	deaf F       wait until F exists, whatever is cancelled
+//	recall       say the blocks of the prompt that are before the script
 //	say T        send T as a chunk; sayenv N: the variable N
 //	burst N      send N chunks with the numbers from 0
 //	big N        send a chunk of N bytes
@@ -47,6 +49,14 @@ func raiderMain(args []string) int {
 			_ = f.Close()
 		}
 	}
+	if i := slices.Index(args, "failfirst"); i >= 0 {
+		text, _ := os.ReadFile(args[i+1])
+		_ = os.WriteFile(args[i+1], append(text, "start\n"...), 0o600)
+		if n, _ := strconv.Atoi(args[i+2]); strings.Count(string(text), "\n") < n {
+			_, _ = fmt.Fprintln(os.Stderr, "the lock is held")
+			return 4
+		}
+	}
 	if has("banner") {
 		_, _ = fmt.Println("Welcome to the agent\n[not json\n{\"level\":\"info\"}")
 	}
@@ -68,7 +78,8 @@ func raiderMain(args []string) int {
 		case "":
 			a.answer(m)
 		case "initialize":
-			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":%t}}}`, m.ID, has("load") || has("forgetful"))
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":%t%s,"promptCapabilities":{"embeddedContext":%t}}}}`,
+				m.ID, has("load") || has("forgetful"), map[bool]string{true: `,"sessionCapabilities":{"resume":{}}`}[has("resume")], has("embeds"))
 		case "session/new":
 			if has("slownew") { // notes itself in a file, and waits for another
 				if f, err := os.Create(args[1]); err == nil {
@@ -81,6 +92,12 @@ func raiderMain(args []string) int {
 			if has("slownew") {
 				_ = os.WriteFile(args[2]+".answered", nil, 0o600)
 			}
+		case "session/resume":
+			if !has("resume") {
+				a.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
+				continue
+			}
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
 		case "session/load":
 			if has("forgetful") {
 				a.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"nothing known of it"}}`, m.ID)
@@ -118,11 +135,19 @@ type agentMessage struct {
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
 	Params struct {
-		SessionID string `json:"sessionId"`
-		Prompt    []struct {
-			Text string `json:"text"`
-		} `json:"prompt"`
+		SessionID string       `json:"sessionId"`
+		Prompt    []agentBlock `json:"prompt"`
 	} `json:"params"`
+}
+
+type agentBlock struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Resource struct {
+		URI  string `json:"uri"`
+		Mime string `json:"mimeType"`
+		Text string `json:"text"`
+	} `json:"resource"`
 }
 
 type agent struct {
@@ -154,7 +179,7 @@ func (a *agent) answer(m agentMessage) {
 
 func (a *agent) turn(m agentMessage) {
 	session, reason := m.Params.SessionID, "end_turn"
-	for step := range strings.SplitSeq(m.Params.Prompt[0].Text, ";") {
+	for step := range strings.SplitSeq(m.Params.Prompt[len(m.Params.Prompt)-1].Text, ";") {
 		verb, arg, _ := strings.Cut(strings.TrimSpace(step), " ")
 		n, _ := strconv.Atoi(arg)
 		switch verb {
@@ -172,6 +197,10 @@ func (a *agent) turn(m agentMessage) {
 			a.wait(arg, nil)
 		case "say":
 			a.chunk(session, arg)
+		case "recall": // says what came before the script
+			for _, b := range m.Params.Prompt[:len(m.Params.Prompt)-1] {
+				a.chunk(session, strings.Join([]string{b.Type, b.Text, b.Resource.URI, b.Resource.Mime, b.Resource.Text}, "|"))
+			}
 		case "sayenv":
 			value, ok := os.LookupEnv(arg)
 			a.chunk(session, fmt.Sprintf("%s=%s %t", arg, value, ok))

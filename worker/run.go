@@ -27,6 +27,8 @@ type run struct {
 	told   bool   // the raider has answered; guarded by the lane's lock
 	last   uint64 // n of the last event of the turn, once told; guarded as told
 
+	lostTold bool // that the agent's earlier session could not be loaded
+
 	bound <-chan struct{} // closed when the agent's new session is noted; nil: none is
 
 	read    chan struct{} // closed when the following are set
@@ -229,7 +231,10 @@ func (r *run) perform() (subjects.Outcome, error) {
 	if err != nil {
 		return r.unstarted(err)
 	}
-	params, err := rawjson.Set(body, "sessionId", quote(p.inner))
+	params, err := p.carry(body)
+	if err == nil {
+		params, err = rawjson.Set(params, "sessionId", quote(p.inner))
+	}
 	if err != nil {
 		return refused("the prompt's params are no object"), nil //nolint:nilerr // an outcome like any other
 	}
@@ -244,6 +249,7 @@ func (r *run) perform() (subjects.Outcome, error) {
 	if !sent {
 		return subjects.Outcome{State: subjects.RunCancelled}, nil
 	}
+	p.settled(r)
 	result, err := p.conn.CallMarked(r.ctx, "session/prompt", params, r.answered)
 	return r.ended(p, result, err)
 }

@@ -88,7 +88,7 @@ func workerOf(c *config.Config, dir string, log *slog.Logger) (worker.Config, er
 		wr := worker.Raider{
 			Name: subjects.Raider(r.Name), Command: r.Command, Env: r.Env, PassEnv: r.PassEnv, Cwd: r.Cwd,
 			OnWorkerLoss: r.OnWorkerLoss, MaxAttempts: r.MaxAttempts, MaxRunning: r.MaxRunning,
-			Policy: r.Policy, ClientMethods: r.ClientMethods,
+			Policy: r.Policy, ClientMethods: r.ClientMethods, TranscriptBudget: int(r.TranscriptBudget),
 		}
 		switch r.Kind {
 		case config.KindACP:
