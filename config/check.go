@@ -25,7 +25,7 @@ func checkName(s string) string {
 
 func checkRaiderName(s string) string {
 	if _, err := subjects.ParseRaider(s); err != nil || len(s) > maxNameLength {
-		return fmt.Sprintf("must be lower case letters, digits and '-', at most %d, not %q", maxNameLength, s)
+		return fmt.Sprintf("must be letters, digits, '-' and '_', at most %d, not %q", maxNameLength, s)
 	}
 	return ""
 }

@@ -87,7 +87,7 @@ func TestEveryProblemAtOnce(t *testing.T) {
 				"fleet.yml:3: raiders.bjorn.command: must be a list, never a shell line: one word each, such as [my-agent, --acp]",
 				`fleet.yml:4: raiders[1].name: "bjorn" is there already, on line 2`,
 				"fleet.yml:6: raiders[2].name: must be given",
-				`fleet.yml:7: raiders[3].name: must be lower case letters, digits and '-', at most 64, not "Bad.Name"`,
+				`fleet.yml:7: raiders[3].name: must be letters, digits, '-' and '_', at most 64, not "Bad.Name"`,
 				"fleet.yml:8: raiders[3].command: the first word is the program and can't be empty",
 				"fleet.yml:9: raiders.e.command: must be given for kind acp: a list such as [my-agent, --acp]",
 				"fleet.yml:12: raiders.f.command: is not for kind demo: a demo raider is the program itself",

@@ -100,6 +100,21 @@ func TestHallFile(t *testing.T) {
 	}
 }
 
+// A hall suggests names that begin with a capital letter, and takes any.
+func TestHallNames(t *testing.T) {
+	t.Parallel()
+	const text = "raiders:\n  Bjorn: {engine: openai}\n  code_review:\n  ivar:\n"
+	var out bytes.Buffer
+	if err := config.Convert(&out, ".raider-hall.yml", []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*config.Config{loadHall(t, text, nil), mustLoad(t, out.String(), nil, nil)} {
+		if got := strings.Join(c.RaiderNames(), " "); got != "Bjorn code_review ivar" {
+			t.Errorf("raiders: %s", got)
+		}
+	}
+}
+
 func TestHallAddress(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -141,7 +156,7 @@ func TestHallProblems(t *testing.T) {
 		"acp: {port: [1]}":                                  ".raider-hall.yml:1: acp.port: must be a single value",
 		"cancel_grace: soon":                                `.raider-hall.yml:1: cancel_grace: must be a time such as 5s, 2m or 1h30m, or a number of seconds, not "soon"`,
 		"raiders: {a: {packs: git}}":                        ".raider-hall.yml:1: raiders.a.packs: must be a list, such as [first, second]",
-		"raiders: {A_b: {}}":                                `.raider-hall.yml:1: raiders[0].name: must be lower case letters, digits and '-', at most 64, not "A_b"`,
+		"raiders: {A.b: {}}":                                `.raider-hall.yml:1: raiders[0].name: must be letters, digits, '-' and '_', at most 64, not "A.b"`,
 		"raiders: {a: {kind: demo, engine: x}}":             ".raider-hall.yml:1: raiders.a.engine: is only for kind stream, not demo",
 		"raiders: {a: {permissions: {allow: [\"edit(\"]}}}": `.raider-hall.yml:1: raiders.a.permissions.allow: rule "edit(", at 5: the closing parenthesis is missing`,
 	} {

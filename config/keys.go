@@ -181,7 +181,7 @@ func raiderKeys() []key[Raider] {
 	return []key[Raider]{
 		{
 			path: "name", field: func(r *Raider) any { return &r.Name }, shown: "none, must be given",
-			about: "lower case letters, digits and '-'; not needed where raiders is a mapping by name",
+			about: "letters, digits, '-' and '_'; not needed where raiders is a mapping by name",
 		},
 		{
 			path: "kind", field: func(r *Raider) any { return &r.Kind }, def: KindACP,

@@ -38,7 +38,8 @@ const (
 
 // Raider defines an agent.
 type Raider struct {
-	// Name is lower case letters, digits and '-'.
+	// Name is letters, digits, '-' and '_'. One with others than small letters, digits and
+	// '-' has no slots.
 	Name string
 	// Kind is KindACP (default), KindStream or KindDemo.
 	Kind string

@@ -3,6 +3,7 @@ package subjects
 import (
 	"cmp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -194,8 +195,9 @@ func (l Layout) Streams() []jetstream.StreamConfig {
 // ReadyConsumer is the durable pull consumer of one raider and class.
 // ackWait is how long a worker may keep a baton without a sign of life.
 func (l Layout) ReadyConsumer(r Raider, c Class, ackWait time.Duration) jetstream.ConsumerConfig {
-	// '_' can't be part of a raider's name, so that no two pairs share a consumer.
-	name := string(r) + "_" + string(c)
+	// A '_' of the raider's name is there twice, so that no two pairs share a consumer: a
+	// class begins with none.
+	name := strings.ReplaceAll(string(r), "_", "__") + "_" + string(c)
 	return jetstream.ConsumerConfig{
 		Name:          name,
 		Durable:       name,

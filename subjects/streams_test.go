@@ -123,8 +123,19 @@ func TestReadyConsumer(t *testing.T) {
 		c.InactiveThreshold != 0 || c.Durable == "" || c.FilterSubject != l.Fleet.ReadyClass("bjorn", AnyClass) {
 		t.Errorf("consumer %+v", c)
 	}
-	if a, b := l.ReadyConsumer("a-b", "c", 0), l.ReadyConsumer("a", "b-c", 0); a.Name == b.Name {
-		t.Errorf("two filters share the consumer %s", a.Name)
+	type pair struct {
+		r Raider
+		c Class
+	}
+	names := map[string]pair{}
+	for _, p := range []pair{
+		{"a-b", "c"}, {"a", "b-c"}, {"a_any", "any"}, {"a", "any_any"}, {"a_", "any"}, {"a_b", "any"}, {"a", "b_any"}, {"a", "b__any"}, {"A", "any"}, {"a", "any"},
+	} {
+		name := l.ReadyConsumer(p.r, p.c, 0).Name
+		if other, ok := names[name]; ok {
+			t.Errorf("%v and %v share the consumer %s", other, p, name)
+		}
+		names[name] = p
 	}
 }
 

@@ -53,10 +53,7 @@ const (
 	maxSessionLength = maxTokenLength - len(sessionLane)
 )
 
-var (
-	slotPattern   = regexp.MustCompile(`^[0-9]+[a-z][-a-z0-9]*$`)
-	raiderPattern = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*$`)
-)
+var slotPattern = regexp.MustCompile(`^[0-9]+[a-z][-a-z0-9]*$`)
 
 // wellFormed is ^[A-Za-z0-9][-A-Za-z0-9_]*$, by hand: each event has several tokens.
 func wellFormed(s string) bool {
@@ -96,13 +93,9 @@ func parse[T ~string](what, s string) (T, error) {
 // ParseFleet checks a fleet name.
 func ParseFleet(s string) (Fleet, error) { return parse[Fleet]("fleet", s) }
 
-// ParseRaider checks a raider name: lower case letters, digits and '-'.
-func ParseRaider(s string) (Raider, error) {
-	if len(s) > maxTokenLength || !raiderPattern.MatchString(s) {
-		return "", fmt.Errorf("raider %q: %w: use lower case letters, digits and '-', at most %d", shorten(s), ErrToken, maxTokenLength)
-	}
-	return Raider(s), nil
-}
+// ParseRaider checks a raider name. A hall takes any; only one of lower case letters,
+// digits and '-' can have slots, see IsSlot.
+func ParseRaider(s string) (Raider, error) { return parse[Raider]("raider", s) }
 
 // ParseLane checks a lane id.
 func ParseLane(s string) (LaneID, error) {

@@ -125,7 +125,7 @@ func TestLanes(t *testing.T) {
 
 func TestRaiders(t *testing.T) {
 	t.Parallel()
-	for s, ok := range map[string]bool{"bjorn": true, "1bjorn": true, "b-2": true, "Bjorn": false, "b_2": false, "-b": false} {
+	for s, ok := range map[string]bool{"bjorn": true, "1bjorn": true, "b-2": true, "Bjorn": true, "b_2": true, "_b": false, "-b": false, "b.c": false, "björn": false} {
 		if r, err := ParseRaider(s); (err == nil) != ok || (err != nil && r != "") {
 			t.Errorf("ParseRaider(%q) = %q, %v", s, r, err)
 		}
