@@ -143,10 +143,16 @@ func (l *loader) chooseKind(e *raiderEntry) {
 }
 
 // hallPassEnv names what the hall's own raider reads from its environment: a hall hands
-// all of its own down.
+// all of its own down. Its engines know their keys under two names each, its web search has
+// keys of its own, and what it runs needs the way out: a proxy, an agent for SSH.
 func hallPassEnv() []string {
-	return []string{
-		"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPSEEK_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "GEMINI_API_KEY",
-		"MINIMAX_API_KEY", "CEREBRAS_API_KEY", "OPENROUTER_API_KEY", "PERL5LIB",
+	names := []string{
+		"BRAVE_API_KEY", "SERPER_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CSE_ID",
+		"http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "SSH_AUTH_SOCK", "PERL5LIB",
 	}
+	for _, engine := range []string{"ANTHROPIC", "OPENAI", "DEEPSEEK", "GROQ", "MISTRAL", "GEMINI", "MINIMAX", "CEREBRAS", "OPENROUTER", "OLLAMA"} {
+		key := engine + "_API_KEY"
+		names = append(names, key, "LANGERTHA_"+key)
+	}
+	return names
 }

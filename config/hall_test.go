@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,8 +71,14 @@ func TestHallFile(t *testing.T) {
 		t.Errorf("raiders: %s", got)
 	}
 	for _, r := range c.Raiders[:3] {
-		if !r.HallOwn() || r.Policy == nil || len(r.PassEnv) == 0 {
+		if !r.HallOwn() || r.Policy == nil {
 			t.Errorf("%+v", r)
+		}
+		// One of each sort: an engine's key under both names, the web search's, the way out.
+		for _, name := range []string{"OPENAI_API_KEY", "LANGERTHA_OPENAI_API_KEY", "BRAVE_API_KEY", "https_proxy", "SSH_AUTH_SOCK", "PERL5LIB"} {
+			if !slices.Contains(r.PassEnv, name) {
+				t.Errorf("raider %s isn't given %s", r.Name, name)
+			}
 		}
 	}
 	if b := c.Raiders[0]; b.Engine != "anthropic" || b.Persona != "caveman" {

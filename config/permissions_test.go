@@ -56,7 +56,7 @@ func TestStreamRaiders(t *testing.T) {
 		kind string
 		own  bool
 		env  int
-	}{{config.KindStream, true, 10}, {config.KindStream, true, 10}, {config.KindStream, false, 1}, {config.KindACP, false, 0}, {config.KindStream, true, 0}} {
+	}{{config.KindStream, true, 32}, {config.KindStream, true, 32}, {config.KindStream, false, 1}, {config.KindACP, false, 0}, {config.KindStream, true, 0}} {
 		if r := c.Raiders[i]; r.Kind != want.kind || r.HallOwn() != want.own || len(r.PassEnv) != want.env {
 			t.Errorf("%+v, want %+v", r, want)
 		}

@@ -10,7 +10,7 @@ import (
 
 // harmless are the variables that every raider gets: it could not work without them and
 // they hold no secrets.
-var harmless = [...]string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"} //nolint:gochecknoglobals // a constant list
+var harmless = [...]string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "no_proxy", "NO_PROXY"} //nolint:gochecknoglobals // a constant list
 
 // environment is what the raider gets, and nothing else.
 func (r *Raider) environment() []string {

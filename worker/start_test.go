@@ -107,23 +107,25 @@ func TestARaiderGetsNothingOfTheWorkersButWhatIsNamed(t *testing.T) {
 	// No t.Parallel: the environment is the process's.
 	t.Setenv("RF_TEST_PLANTED", "planted-secret-1")
 	t.Setenv("RF_TEST_PASSED", "passed-secret-2")
+	t.Setenv("no_proxy", "intranet.example")
 	f := newFleet(t, 5*time.Second)
 	f.run(func(c *Config) {
 		c.Raiders[0].Env = map[string]string{"RF_TEST_SET": "set-secret-3"}
 		c.Raiders[0].PassEnv = []string{"RF_TEST_PASSED", "RF_TEST_UNSET"}
 	})
 	s := f.session(nil)
-	f.want(s.prompt("sayenv RF_TEST_PLANTED; sayenv RF_TEST_PASSED; sayenv RF_TEST_SET; sayenv RF_TEST_UNSET; sayenv PATH"), subjects.RunCompleted, "", 10*time.Second)
+	f.want(s.prompt("sayenv RF_TEST_PLANTED; sayenv RF_TEST_PASSED; sayenv RF_TEST_SET; sayenv RF_TEST_UNSET; sayenv no_proxy; sayenv PATH"), subjects.RunCompleted, "", 10*time.Second)
 	said := s.said()
 	for i, want := range []string{
 		"RF_TEST_PLANTED= false", "RF_TEST_PASSED=passed-secret-2 true", "RF_TEST_SET=set-secret-3 true", "RF_TEST_UNSET= false",
+		"no_proxy=intranet.example true",
 	} {
 		if said[i] != want {
 			t.Errorf("raider has %s, want %s", said[i], want)
 		}
 	}
-	if !strings.HasSuffix(said[4], " true") {
-		t.Errorf("raider has no PATH: %s", said[4])
+	if !strings.HasSuffix(said[5], " true") {
+		t.Errorf("raider has no PATH: %s", said[5])
 	}
 	// What it says at its end is shown without the secrets, and so is its error.
 	r := f.want(s.prompt("stderr key passed-secret-2 or set-secret-3; kill"), subjects.RunFailed, "key [RF_TEST_PASSED] or [RF_TEST_SET]", 10*time.Second)
