@@ -88,7 +88,11 @@ func (l *line) options(base string, words []word, depth int) {
 			}
 		}
 	case "git":
-		l.git(words)
+		l.git(words, depth)
+	case "rg":
+		l.refuseOptions(base, words, depth, "--pre", "--hostname-bin")
+	case "sort":
+		l.refuseOptions(base, words, depth, "-o", "--output", "--compress-program")
 	case "printf", "test", "[":
 		for _, w := range words[1:] {
 			if strings.HasPrefix(w.text, "-v") || strings.HasPrefix(w.text, "-R") || strings.HasPrefix(w.text, string(unknownText)) {
@@ -103,7 +107,7 @@ func (l *line) options(base string, words []word, depth int) {
 
 // git looks at the options before the subcommand. An option of the configuration can name
 // a program to run; deny rules see the subcommand without any of them.
-func (l *line) git(words []word) {
+func (l *line) git(words []word, depth int) {
 	i := 1
 	for i < len(words) && (!words[i].fixed || strings.HasPrefix(words[i].text, "-")) {
 		option, _, joined := strings.Cut(words[i].text, "=")
@@ -121,6 +125,70 @@ func (l *line) git(words []word) {
 	}
 	if i > 1 && i < len(words) {
 		l.suspectWords(append([]word{words[0]}, words[i:]...))
+	}
+	if i < len(words) {
+		l.gitSubcommand(words[i:], depth)
+	}
+}
+
+// gitSubcommand refuses what makes a subcommand run a program or write to any file:
+// `git log --output=FILE` only looks as if it read.
+func (l *line) gitSubcommand(words []word, depth int) {
+	base := "git " + words[0].text
+	switch words[0].text {
+	case "log", "diff", "show", "whatchanged", "range-diff", "format-patch", "diff-tree", "diff-index", "diff-files", "rev-list", "stash", "reflog":
+		l.refuseOptions(base, words, depth, "--output", "--ext-diff")
+	case "grep":
+		l.refuseOptions(base, words, depth, "-O", "--open-files-in-pager")
+	case "archive":
+		l.refuseOptions(base, words, depth, "-o", "--output", "--exec")
+	case "ls-remote", "fetch", "fetch-pack", "pull":
+		l.refuseOptions(base, words, depth, "--upload-pack", "--exec")
+	case "clone":
+		l.refuseOptions(base, words, depth, "-u", "--upload-pack", "-c", "--config", "--template")
+	case "push", "send-pack":
+		l.refuseOptions(base, words, depth, "--receive-pack", "--exec")
+	case "rebase":
+		l.refuseOptions(base, words, depth, "-x", "--exec")
+	case "difftool", "mergetool", "filter-branch", "for-each-repo", "instaweb", "send-email":
+		l.refuse(base + " runs other programs")
+		l.suspectTails(words, depth)
+	case "bisect", "submodule":
+		for _, w := range words[1:] {
+			if w.text == "run" || w.text == "foreach" || !w.fixed {
+				l.refuse(base + " can run any program")
+				l.suspectTails(words, depth)
+				return
+			}
+		}
+	}
+}
+
+// refuseOptions refuses a command with one of the options, as a word of its own, joined
+// with its value, among other letters, or cut short as programs allow; and one whose words
+// may be options because they aren't known. What follows `--` is none.
+func (l *line) refuseOptions(base string, words []word, depth int, options ...string) {
+	for _, w := range words[1:] {
+		given, value, _ := strings.Cut(w.text, "=")
+		if given == "--" && w.fixed {
+			return
+		}
+		if strings.HasPrefix(w.text, string(unknownText)) {
+			l.refuse("options of " + base + " may be in what isn't fixed")
+			return
+		}
+		for _, o := range options {
+			switch long := strings.HasPrefix(o, "--"); {
+			case given == o,
+				long && len(given) > 2 && strings.HasPrefix(o, given),
+				long && strings.HasPrefix(given, "--") && strings.ContainsRune(given, unknownText),
+				!long && len(given) > 1 && given[0] == '-' && given[1] != '-' && strings.Contains(w.text[1:], o[1:]):
+				l.refuse(base + " " + o + " writes to any file or runs any program")
+				l.suspectTails(words, depth)
+				l.suspectScript(unmarkBlanks(value), depth)
+				return
+			}
+		}
 	}
 }
 

@@ -3,7 +3,7 @@ package policy
 // isShell says whether a program is a shell.
 func isShell(base string) bool {
 	switch base {
-	case "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash":
+	case "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash", "yash", "ksh93", "oksh", "lksh", "bash.exe", "sh.exe":
 		return true
 	}
 	return false
@@ -18,7 +18,10 @@ func runsAnother(base string) bool {
 		"nohup", "nice", "ionice", "chrt", "taskset", "setsid", "stdbuf", "timeout", "gtimeout", "time", "watch",
 		"script", "strace", "ltrace", "busybox", "toybox", "flock", "entr", "expect", "unbuffer", "rlwrap",
 		"start-stop-daemon", "systemd-run", "at", "batch", "firejail", "bwrap", "dbus-run-session", "xvfb-run",
-		"ssh-agent", "caffeinate", "arch", "torsocks", "proxychains", "proxychains4", "setarch", "prlimit", "linux64", "linux32":
+		"ssh-agent", "caffeinate", "arch", "torsocks", "proxychains", "proxychains4", "setarch", "prlimit", "linux64", "linux32",
+		"fakeroot", "faketime", "valgrind", "gdb", "lldb", "perf", "hyperfine", "numactl", "cpulimit", "chpst", "softlimit", "setuidgid",
+		"sg", "capsh", "tmux", "screen", "dtach", "abduco", "daemonize", "tsocks", "sshpass", "run-parts",
+		"direnv", "catchsegv", "eatmydata":
 		return true
 	}
 	return false
@@ -27,7 +30,7 @@ func runsAnother(base string) bool {
 // evaluates says whether a program runs text as commands.
 func evaluates(base string) bool {
 	switch base {
-	case "eval", "source", ".", "trap", "fc", "fish", "csh", "tcsh", "pwsh", "powershell", "cmd", "cmd.exe":
+	case "eval", "source", ".", "trap", "fc", "fish", "csh", "tcsh", "pwsh", "powershell", "cmd", "cmd.exe", "rc", "es", "nu", "elvish", "xonsh", "osh", "ysh", "posh", "sash", "zsh5":
 		return true
 	}
 	return false
