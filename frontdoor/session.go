@@ -18,8 +18,12 @@ import (
 	"raiderfleet/subjects"
 )
 
-// raiderKey chooses the raider in the _meta of session/new.
-const raiderKey = "raiderfleet/raider"
+const (
+	// raiderKey chooses the raider in the _meta of session/new.
+	raiderKey = "raiderfleet/raider"
+	// slotsOwnKey, true there, makes the session its slot's own.
+	slotsOwnKey = "raiderfleet/slots_own"
+)
 
 // binding is what a session is opened with: a raider, or a seat of one.
 type binding struct {
@@ -73,6 +77,7 @@ type sessionParams struct {
 	MCPServers            json.RawMessage `json:"mcpServers"`
 	Raider                string          `json:"raiderName"`
 	Meta                  json.RawMessage `json:"_meta"`
+	slotsOwn              bool
 }
 
 // parseSessionParams checks what session/new and session/load have in common.
@@ -100,6 +105,9 @@ func parseSessionParams(raw json.RawMessage) (sessionParams, error) {
 		if raw, ok := rawjson.Get(p.Meta, raiderKey); ok && json.Unmarshal(raw, &p.Raider) != nil {
 			return p, invalidParams("_meta[%q] must be a string", raiderKey)
 		}
+	}
+	if raw, ok := rawjson.Get(p.Meta, slotsOwnKey); ok && json.Unmarshal(raw, &p.slotsOwn) != nil {
+		return p, invalidParams("_meta[%q] must be true or false", slotsOwnKey)
 	}
 	return p, nil
 }
@@ -212,7 +220,7 @@ func (c *conn) newSession(ctx context.Context, r *rpc.Request) error {
 	now := time.Now()
 	meta := subjects.SessionMeta{
 		Session: subjects.NewSession(), Principal: c.principal, Raider: bound.raider, Slot: bound.slot,
-		Class: subjects.AnyClass, State: subjects.SessionOpen, Cwd: p.Cwd,
+		SlotsOwn: p.slotsOwn && bound.slot != "", Class: subjects.AnyClass, State: subjects.SessionOpen, Cwd: p.Cwd,
 		AdditionalDirectories: p.AdditionalDirectories, MCPServers: p.MCPServers, Created: now, Updated: now,
 	}
 	meta.Lane = subjects.SessionLane(meta.Session)

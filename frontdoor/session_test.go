@@ -56,6 +56,7 @@ func TestParams(t *testing.T) {
 		{"session/new", `{"cwd":"/","raiderName":"1nobody"}`, -32602, "bjorn, astrid, 7named"},
 		{"session/new", `{"cwd":"/","raiderName":"a.b"}`, -32602, "bjorn"},
 		{"session/new", `{"cwd":"/","_meta":{"raiderfleet/raider":7}}`, -32602, "_meta"},
+		{"session/new", `{"cwd":"/","_meta":{"raiderfleet/slots_own":"yes"}}`, -32602, "_meta"},
 		{"session/prompt", `{}`, -32602, "sessionId"},
 		{"session/prompt", `{"sessionId":null,"prompt":[]}`, -32602, "sessionId"},
 		{"session/prompt", prompt(`"text"`), -32602, "array"},

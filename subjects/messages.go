@@ -220,11 +220,13 @@ type SessionMeta struct {
 	Principal Principal `json:"principal"`
 	Raider    Raider    `json:"raider"`
 	// Slot is the seat, such as "1bjorn", or empty.
-	Slot  string       `json:"slot,omitempty"`
-	Lane  LaneID       `json:"lane"`
-	Class Class        `json:"class"`
-	State SessionState `json:"state"`
-	Cwd   string       `json:"cwd"`
+	Slot string `json:"slot,omitempty"`
+	// SlotsOwn: prompts that are spawned to the slot in this directory go on in it.
+	SlotsOwn bool         `json:"slots_own,omitempty"`
+	Lane     LaneID       `json:"lane"`
+	Class    Class        `json:"class"`
+	State    SessionState `json:"state"`
+	Cwd      string       `json:"cwd"`
 	// AdditionalDirectories and MCPServers are as the client gave them.
 	AdditionalDirectories []string        `json:"additional_directories,omitempty"`
 	MCPServers            json.RawMessage `json:"mcp_servers,omitempty"`

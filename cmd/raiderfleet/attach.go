@@ -57,7 +57,7 @@ func (a *app) attach(ctx context.Context, k *keptDoor, f attachFlags, id string)
 		// Loading opens it again; who only looks must not change it.
 		return fmt.Errorf("%s is %s; attach --interactive opens it again", id, m.State)
 	}
-	t := &talk{app: a, f: f, session: id}
+	t := &talk{app: a, f: f, session: string(m.Session)}
 	t.printer = &acpclient.Printer{Out: a.stdout, JSON: f.json, Users: true}
 	if isTerminal(a.stderr) {
 		t.printer.Notes = a.stderr
@@ -72,7 +72,7 @@ func (a *app) attach(ctx context.Context, k *keptDoor, f attachFlags, id string)
 	if err := c.Initialize(ctx); err != nil {
 		return orCancelled(ctx, err)
 	}
-	if err := c.LoadSession(ctx, id, m.Cwd, m.MCPServers); err != nil {
+	if err := c.LoadSession(ctx, string(m.Session), m.Cwd, m.MCPServers); err != nil {
 		return orCancelled(ctx, peerText(err))
 	}
 	switch {

@@ -468,7 +468,7 @@ func TestHallExampleRaiderIsTakenAway(t *testing.T) {
 			t.Errorf("something ran: %+v", e)
 		}
 	}
-	if p := v.run("logs", string(waiting.Session)); strings.Contains(p.stdout.String(), "raider ") {
+	if p := v.run("logs", string(waiting.Prompt)); strings.Contains(p.stdout.String(), "raider ") {
 		t.Errorf("a process was started:\n%s", p.stdout)
 	}
 	v.queued("slot-1freya", 0)

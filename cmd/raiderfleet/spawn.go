@@ -20,6 +20,7 @@ import (
 type spawnFlags struct {
 	lookFlags
 	raider, cwd, session string
+	fresh                bool
 }
 
 // idGrace is how long a prompt's id may come after its answer.
@@ -38,13 +39,16 @@ func (a *app) spawnCommand() *cobra.Command {
 		Use: "spawn [flags] TEXT|-", Short: "Send a prompt and don't wait for it", Args: cobra.ExactArgs(1),
 		Long: `Send a prompt and leave when the fleet has accepted it. It prints the ids of the prompt and
 of its session; logs, attach, wait, cancel and queue take them. The run goes on, and the
-session stays. '-' reads the prompt from stdin.`,
+session stays. What is sent to a slot goes on in the session that an earlier spawn to it in
+the same directory has begun; with --new it begins another one. '-' reads the prompt from stdin.`,
 		RunE: a.action(func(cmd *cobra.Command, args []string) error { return a.runSpawn(cmd, f, args[0]) }),
 	}
 	addLookFlags(cmd, &f.lookFlags)
 	cmd.Flags().StringVar(&f.raider, "raider", "", "raider or slot (default: the first)")
 	cmd.Flags().StringVar(&f.cwd, "cwd", "", "directory of the session (default: the current one)")
 	cmd.Flags().StringVar(&f.session, "session", "", "an open session that the prompt goes to (default: a new one)")
+	cmd.Flags().BoolVar(&f.fresh, "new", false, "begin a new session, on a slot too")
+	cmd.MarkFlagsMutuallyExclusive("session", "new")
 	cmd.MarkFlagsMutuallyExclusive("session", "raider")
 	cmd.MarkFlagsMutuallyExclusive("session", "cwd")
 	return cmd
@@ -92,12 +96,23 @@ func (a *app) runSpawn(cmd *cobra.Command, f spawnFlags, arg string) error {
 // spawn sends the prompt and returns when it has been accepted.
 func (k *keptDoor) spawn(ctx context.Context, f spawnFlags, cwd, text string) (spawned, error) {
 	principal := subjects.LocalPrincipal
-	if f.session != "" {
+	_, slot := subjects.IsSlot(f.raider)
+	session := ""
+	switch {
+	case f.session != "":
 		m, err := k.Session(ctx, f.session)
 		if err != nil {
 			return spawned{}, err
 		}
-		principal = m.Principal
+		principal, session = m.Principal, string(m.Session)
+	case slot && !f.fresh:
+		m, err := k.SlotSession(ctx, principal, f.raider, cwd)
+		if err != nil {
+			return spawned{}, err
+		}
+		if m.Session != "" {
+			session = string(m.Session)
+		}
 	}
 	accepted, err := k.Acceptance(k.door.Instance())
 	if err != nil {
@@ -111,9 +126,12 @@ func (k *keptDoor) spawn(ctx context.Context, f spawnFlags, cwd, text string) (s
 	if err := c.Initialize(ctx); err != nil {
 		return spawned{}, err
 	}
-	session := f.session
 	if session == "" {
-		if session, err = c.NewSession(ctx, cwd, f.raider); err != nil {
+		open := c.NewSession
+		if slot {
+			open = c.NewSlotSession
+		}
+		if session, err = open(ctx, cwd, f.raider); err != nil {
 			return spawned{}, peerText(err)
 		}
 	}

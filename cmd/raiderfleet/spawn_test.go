@@ -120,6 +120,56 @@ func TestSpawnAndLook(t *testing.T) {
 	}
 }
 
+// What is spawned to a slot goes on in one session, as a hall's missions do, until it is
+// reset, closed or another one is begun.
+func TestSpawnToASlot(t *testing.T) {
+	t.Parallel()
+	f := startParts(t)
+	spawn := func(args ...string) spawned {
+		t.Helper()
+		s := decode[spawned](t, f.run(append([]string{"spawn", "--json"}, args...)...))
+		f.run("wait", string(s.Prompt)).want(0, string(s.Prompt)+" completed\n")
+		return s
+	}
+	remembers := func() bool {
+		return strings.Count(f.run("attach", "--no-follow", "slot:1demo").stdout.String(), "before") > 2
+	}
+	first := spawn("--raider", "1demo", "echo before")
+	next := spawn("--raider", "01demo", "history")
+	if next.Session != first.Session || !remembers() {
+		t.Errorf("the slot's second prompt ran in %s, the first in %s", next.Session, first.Session)
+	}
+	for what, args := range map[string][]string{
+		"another slot": {"--raider", "2demo"}, "another directory": {"--raider", "1demo", "--cwd", t.TempDir()}, "no slot": {"--raider", "demo"},
+	} {
+		if other := spawn(append(args, "echo x")...); other.Session == first.Session {
+			t.Errorf("%s has the slot's session", what)
+		}
+	}
+	// A client's session in the slot is its own.
+	if p := f.run("prompt", "--keep", "--connect", f.acp, "--raider", "1demo", "echo mine"); p.code != 0 {
+		t.Errorf("prompt ended with %d: %s", p.code, p.stderr)
+	}
+	if s := spawn("--raider", "1demo", "echo x"); s.Session != first.Session {
+		t.Errorf("a client's session took the slot's place: %s", s.Session)
+	}
+	if s := spawn("--session", "acp:"+string(first.Session), "echo x"); s.Session != first.Session {
+		t.Errorf("acp:%s is %s", first.Session, s.Session)
+	}
+	if r := decode[admin.Reset](t, f.run("session", "reset", "--json", "slot:2demo")); r.Binding != "slot:2demo" || r.InnerID == "" || r.Session == first.Session {
+		t.Errorf("reset said %+v", r)
+	}
+	begun := spawn("--new", "--raider", "1demo", "echo after")
+	if s := spawn("--raider", "1demo", "echo x"); begun.Session == first.Session || s.Session != begun.Session {
+		t.Errorf("with --new %s, then %s", begun.Session, s.Session)
+	}
+	if remembers() {
+		t.Error("slot:1demo is not the session that was begun last")
+	}
+	f.run("session", "close", "slot:2demo")
+	f.run("session", "reset", "slot:2demo").want(1, "", "slot:2demo: no such session: nothing was spawned to the slot")
+}
+
 // A reset session's next prompt finds an agent that remembers nothing; the conversation is
 // there all the same.
 func TestSessionReset(t *testing.T) {

@@ -106,9 +106,23 @@ func (c *Client) Initialize(ctx context.Context) error {
 
 // NewSession opens a session in an absolute directory. An empty raider is the default one.
 func (c *Client) NewSession(ctx context.Context, cwd, raider string) (string, error) {
-	params := map[string]any{"cwd": cwd, "mcpServers": []any{}}
+	meta := map[string]any{}
 	if raider != "" {
-		params["_meta"] = map[string]string{"raiderfleet/raider": raider}
+		meta["raiderfleet/raider"] = raider
+	}
+	return c.newSession(ctx, cwd, meta)
+}
+
+// NewSlotSession opens a session that is the slot's own: prompts that are spawned to the
+// slot go on in it.
+func (c *Client) NewSlotSession(ctx context.Context, cwd, slot string) (string, error) {
+	return c.newSession(ctx, cwd, map[string]any{"raiderfleet/raider": slot, "raiderfleet/slots_own": true})
+}
+
+func (c *Client) newSession(ctx context.Context, cwd string, meta map[string]any) (string, error) {
+	params := map[string]any{"cwd": cwd, "mcpServers": []any{}}
+	if len(meta) > 0 {
+		params["_meta"] = meta
 	}
 	raw, err := c.conn.Call(ctx, "session/new", params)
 	if err != nil {

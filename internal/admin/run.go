@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -143,9 +144,17 @@ func (f *Fleet) waiting(ctx context.Context, want func(stored) bool) ([]stored, 
 	return out, nil
 }
 
-// Session reads a session's record, whosever it is. ErrNoSession.
+// Session reads a session's record, whosever it is. Besides its id it has the name that
+// events call its binding: acp:SESSION, or slot:SLOT for the slot's own. ErrNoSession.
 func (f *Fleet) Session(ctx context.Context, id string) (subjects.SessionMeta, error) {
-	s, err := subjects.ParseSession(id)
+	if slot, ok := strings.CutPrefix(id, "slot:"); ok {
+		m, err := f.SlotSession(ctx, subjects.LocalPrincipal, slot, "")
+		if err == nil && m.Session == "" {
+			err = fmt.Errorf("%s: %w: nothing was spawned to the slot", id, ErrNoSession)
+		}
+		return m, err
+	}
+	s, err := subjects.ParseSession(strings.TrimPrefix(id, "acp:"))
 	if err != nil {
 		return subjects.SessionMeta{}, fmt.Errorf("%s: %w", id, ErrNoSession)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -89,6 +90,31 @@ func (f *Fleet) Sessions(ctx context.Context, closed bool) (all []Session, silen
 		return cmp.Or(b.Updated.Compare(a.Updated), cmp.Compare(a.Session, b.Session))
 	})
 	return all, silent, nil
+}
+
+// SlotSession finds the slot's own session of a principal in a directory, or with none in
+// any: the open one that was begun last. The zero SessionMeta: there is none.
+func (f *Fleet) SlotSession(ctx context.Context, p subjects.Principal, slot, cwd string) (subjects.SessionMeta, error) {
+	number := func(s string) string { return strings.TrimLeft(s, "0") } // 01bjorn is 1bjorn
+	var found subjects.SessionMeta
+	err := f.values(ctx, f.b.Fleet().SessionsBucket(), subjects.MetaAllFilter(), func(key string, value []byte) error {
+		var m subjects.SessionMeta
+		if err := json.Unmarshal(value, &m); err != nil {
+			return fmt.Errorf("session %s: %w", key, err)
+		}
+		if !m.SlotsOwn || m.Principal != p || m.State != subjects.SessionOpen || number(m.Slot) != number(slot) || cwd != "" && m.Cwd != cwd {
+			return nil
+		}
+		// By its id where two are as old: everybody has to find the same.
+		if c := cmp.Or(m.Created.Compare(found.Created), cmp.Compare(m.Session, found.Session)); found.Session == "" || c > 0 {
+			found = m
+		}
+		return nil
+	})
+	if err != nil {
+		return subjects.SessionMeta{}, fmt.Errorf("look for the session of slot %s: %w", slot, err)
+	}
+	return found, nil
 }
 
 // Reset is what was forgotten.
