@@ -18,6 +18,7 @@ import (
 const (
 	yes       = `{"outcome":"selected","optionId":"yes"}`
 	no        = `{"outcome":"selected","optionId":"no"}`
+	never     = `{"outcome":"selected","optionId":"never"}`
 	cancelled = `{"outcome":"cancelled"}`
 )
 
@@ -137,6 +138,7 @@ func TestAsks(t *testing.T) {
 	}{
 		"allowed":                         {[]subjects.Attachment{"a1"}, []step{{yes, "a1"}}, yes, "a1"},
 		"rejected":                        {[]subjects.Attachment{"a1"}, []step{{no, "a1"}}, no, "a1"},
+		"rejected for ever":               {[]subjects.Attachment{"a1"}, []step{{never, "a1"}}, never, "a1"},
 		"by nobody attached":              {nil, []step{{yes, "cli"}}, yes, "cli"},
 		"unknown option refuses":          {[]subjects.Attachment{"a1"}, []step{{`{"outcome":"selected","optionId":"root"}`, "a1"}}, no, "a1"},
 		"not JSON refuses":                {[]subjects.Attachment{"a1"}, []step{{`"what"`, "a1"}}, no, "a1"},

@@ -276,7 +276,7 @@ func (a *agent) wait(file string, cancel <-chan struct{}) bool {
 
 // askRest is what follows in an ask's params: also what the fleet knows nothing of.
 const askRest = `"toolCall":{"toolCallId":"t1","title":"Run make","kind":"execute","status":"pending","rawInput":{"n":1.50},"content":[{"type":"content","content":{"type":"text","text":"why"}}],"new":null},` +
-	`"options":[{"optionId":"yes","name":"Yes","kind":"allow_once","_meta":{"a":1e2}},{"optionId":"no","name":"No","kind":"reject_once"}],"_meta":{"x":[]}}`
+	`"options":[{"optionId":"yes","name":"Yes","kind":"allow_once","_meta":{"a":1e2}},{"optionId":"never","name":"Never","kind":"reject_always"},{"optionId":"no","name":"No","kind":"reject_once"}],"_meta":{"x":[]}}`
 
 // ask returns the outcome that it was told.
 func (a *agent) ask(session, rest string) string {

@@ -129,10 +129,26 @@ func (c *hallClient) prompt(session, text string, on func(said string)) (frame, 
 	return m, said
 }
 
+// ofEachKind runs a test of the hall's client, which knows TCP alone, with raiders of every
+// kind.
+func ofEachKind(t *testing.T, change func(*settings), test func(*testing.T, *fleet)) {
+	t.Helper()
+	for kind, kinds := range map[string]func(*settings){"acp": change, "stream": func(s *settings) { s.streamed(t); change(s) }} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, startFleet(t, kinds))
+		})
+	}
+}
+
 // The hall's own client works as it is.
 func TestHallClient(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, func(s *settings) { s.worker.PermissionTimeout = time.Second })
+	ofEachKind(t, func(s *settings) { s.worker.PermissionTimeout = time.Second }, hallClientWorks)
+}
+
+func hallClientWorks(t *testing.T, f *fleet) {
+	t.Helper()
 	c := f.hallClient(t)
 	for _, extra := range []string{"", `,"raiderName":"other"`, `,"raiderName":"1demo"`} {
 		session := c.open(extra)
@@ -153,7 +169,11 @@ func TestHallClient(t *testing.T) {
 // Its cancel is a request that waits for its answer, and swallows what comes before that.
 func TestHallClientCancels(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, nil)
+	ofEachKind(t, func(*settings) {}, hallClientCancels)
+}
+
+func hallClientCancels(t *testing.T, f *fleet) {
+	t.Helper()
 	c := f.hallClient(t)
 	session := c.open("")
 	// With nothing to cancel it is answered too.

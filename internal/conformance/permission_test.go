@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"raiderfleet/internal/natstest"
 	"raiderfleet/internal/policy"
@@ -78,6 +79,7 @@ func TestPermissionAnswers(t *testing.T) {
 		{"allow always", "allow_always", "", "", "allowed always"},
 		{"reject once", "reject_once", "", "", "rejected"},
 		{"unknown option", "", "result", selected("allow_everything"), "rejected"},
+		{"reject always, which was not offered", "", "result", selected("reject_always"), "rejected"},
 		{"cancelled", "", "result", `{"outcome":{"outcome":"cancelled"}}`, "rejected"},
 		{"error", "", "error", `{"code":-32603,"message":"the dialog broke"}`, "rejected"},
 		{"method not found", "", "error", `{"code":-32601,"message":"no"}`, "rejected"},
@@ -111,6 +113,65 @@ func TestPermissionAnswers(t *testing.T) {
 			wantStop(t, m, "end_turn")
 			if got := text(c.received(from, at), "agent_message_chunk"); !strings.Contains(got, tc.says) {
 				t.Errorf("%s: the raider says %q, want %q", tc.name, got, tc.says)
+			}
+		}
+	})
+}
+
+// Nobody answers: the raider is told no in the end, and goes on.
+func TestPermissionTimesOut(t *testing.T) {
+	t.Parallel()
+	onEachKind(t, func(s *settings) { s.worker.PermissionTimeout = 200 * time.Millisecond }, func(t *testing.T, f *fleet, transport string) {
+		t.Helper()
+		c := f.client(t, transport)
+		session, from := c.session(""), c.count()
+		id := c.prompt(session, "ask")
+		ask, _ := c.await(from, "the ask", isAsk)
+		m, at := c.nthAnswer(id, 0)
+		wantStop(t, m, "end_turn")
+		if got := text(c.received(from, at), "agent_message_chunk"); !strings.Contains(got, "rejected") {
+			t.Errorf("the raider says %q", got)
+		}
+		c.await(from, "the ask's withdrawal", func(m message) bool {
+			return m.Method == "$/cancel_request" && strings.Contains(string(m.Params), string(ask.ID))
+		})
+	})
+}
+
+// Answers are matched by id, in whichever order they come.
+func TestPermissionAnswersInAnyOrder(t *testing.T) {
+	t.Parallel()
+	onEachKind(t, nil, func(t *testing.T, f *fleet, transport string) {
+		t.Helper()
+		c := f.client(t, transport)
+		type turn struct{ id, ask, session, want string }
+		turns := make([]turn, 3)
+		from := c.count()
+		for i := range turns {
+			session := c.session("")
+			begin := c.count()
+			turns[i] = turn{id: c.prompt(session, "ask"), session: session, want: "rejected"}
+			ask, _ := c.await(begin, "an ask", isAsk)
+			turns[i].ask = string(ask.ID)
+		}
+		turns[1].want = "allowed once"
+		for _, i := range []int{2, 0, 1} {
+			option := "reject_once"
+			if turns[i].want != "rejected" {
+				option = "allow_once"
+			}
+			c.respond(turns[i].ask, "result", `{"outcome":{"outcome":"selected","optionId":"`+option+`"}}`)
+		}
+		for i, turn := range turns {
+			wantStop(t, c.answer(turn.id), "end_turn")
+			var own []message
+			for _, m := range c.received(from, -1) {
+				if strings.Contains(string(m.Params), turn.session) {
+					own = append(own, m)
+				}
+			}
+			if got := text(own, "agent_message_chunk"); !strings.Contains(got, turn.want) {
+				t.Errorf("raider %d says %q, want %q", i, got, turn.want)
 			}
 		}
 	})
