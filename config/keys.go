@@ -268,9 +268,9 @@ func raiderKeys() []key[Raider] {
 		{
 			path: "client_methods", field: func(r *Raider) any { return &r.ClientMethods }, def: ClientMethodsClient,
 			check: func(r *Raider) string {
-				return checkOneOf(r.ClientMethods, ClientMethodsClient, ClientMethodsRefuse)
+				return checkOneOf(r.ClientMethods, ClientMethodsClient, ClientMethodsWorker, ClientMethodsRefuse)
 			},
-			about: "who answers the raider's requests for files, terminals, forms and extensions: client, the one that sent the running prompt or another of the session's that can; or refuse",
+			about: "who answers the raider's requests for files, terminals, forms and extensions: client, the one that sent the running prompt or another of the session's that can; worker, which serves files and terminals itself within the session's directories, and leaves the rest to the client; or refuse",
 		},
 		{
 			path: "idle_ttl", field: func(r *Raider) any { return &r.IdleTTL }, shown: "the fleet's idle_ttl",

@@ -26,6 +26,8 @@ const (
 const (
 	// ClientMethodsClient: a client of the session answers the raider's requests.
 	ClientMethodsClient = "client"
+	// ClientMethodsWorker: files and terminals are those of the worker's host.
+	ClientMethodsWorker = "worker"
 	// ClientMethodsRefuse: they are refused, and the raider is told so beforehand.
 	ClientMethodsRefuse = "refuse"
 )
@@ -61,7 +63,8 @@ type Raider struct {
 	Cwd string
 	// Description is a line for people.
 	Description string
-	// ClientMethods is ClientMethodsClient (default) or ClientMethodsRefuse.
+	// ClientMethods is ClientMethodsClient (default), ClientMethodsWorker or
+	// ClientMethodsRefuse.
 	ClientMethods string
 	// OnWorkerLoss is LossFail (default) or LossRetry.
 	OnWorkerLoss string

@@ -162,6 +162,17 @@ func (a *attachment) fromRaider(m *nats.Msg) {
 
 // pass gives the client a raider's request, or notification, and the worker its answer.
 func (a *attachment) pass(ctx context.Context, m *nats.Msg, h subjects.ClientHeader) {
+	life, stop := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var beating sync.WaitGroup
+	defer beating.Wait()
+	defer stop()
+	if h.Op == subjects.ClientCall {
+		// From now on until it is answered: a large file takes a while on its way in and out,
+		// too, and the worker takes silence for a front door that has gone.
+		beating.Go(func() { a.beat(life, m, cancel) })
+	}
 	params, err := a.f.b.Body(ctx, h.Payload, m.Data)
 	if err != nil {
 		a.log.Warn("a raider's request can't be read", "error", err)
@@ -181,14 +192,8 @@ func (a *attachment) pass(ctx context.Context, m *nats.Msg, h subjects.ClientHea
 		a.reply(m, state, nil)
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var beating sync.WaitGroup
-	beating.Go(func() { a.beat(ctx, m, cancel) })
-	defer beating.Wait()
 	result, err := a.c.rpc.Call(ctx, h.Method, json.RawMessage(params))
 	gone := ctx.Err() != nil
-	cancel()
 	var fault *rpc.Error
 	switch {
 	case err == nil:

@@ -146,7 +146,7 @@ func TestBinding(t *testing.T) {
 		}
 	}
 	for _, c := range []Config{
-		{}, {Raiders: []Raider{{Name: "A"}}}, {Raiders: []Raider{{Name: "a"}, {Name: "a"}}},
+		{}, {Raiders: []Raider{{Name: "a b"}}}, {Raiders: []Raider{{Name: "a"}, {Name: "a"}}},
 		{Raiders: []Raider{{Name: "a"}}, DefaultRaider: "b"}, {Raiders: []Raider{{Name: "a"}}, OnDisconnect: "smoke"},
 	} {
 		if _, err := New(o.b, c); err == nil {

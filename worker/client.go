@@ -23,6 +23,9 @@ const (
 	// ClientMethodsClient: the client that sent the running prompt, or another of the
 	// session's that can.
 	ClientMethodsClient = "client"
+	// ClientMethodsWorker: files and terminals are the worker's, within the session's
+	// directories; for the rest as ClientMethodsClient.
+	ClientMethodsWorker = "worker"
 	// ClientMethodsRefuse: nobody.
 	ClientMethodsRefuse = "refuse"
 )
@@ -44,6 +47,14 @@ var errClientGone = &rpc.Error{Code: rpc.CodeInternal, Message: "the client has 
 // clientCapabilities are what the raider is told that its client can do, of what the
 // client said.
 func (r *Raider) clientCapabilities(said string) json.RawMessage {
+	told := r.ofClient(said)
+	if r.ClientMethods == ClientMethodsWorker {
+		told = hostCapabilities(told)
+	}
+	return told
+}
+
+func (r *Raider) ofClient(said string) json.RawMessage {
 	none := json.RawMessage(`{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false}`)
 	if r.ClientMethods == ClientMethodsRefuse || said == "" {
 		return none
@@ -139,6 +150,14 @@ func (p *process) askClient(req *rpc.Request) {
 			defer c.mu.Unlock()
 			c.n--
 		}()
+		if p.l.raider.serves(req.Method) {
+			if result, fault := p.serveHost(req.Context(), req.Method, req.Params); fault != nil {
+				_ = req.ReplyError(fault)
+			} else {
+				_ = req.Reply(result)
+			}
+			return
+		}
 		result, fault := p.byClient(req.Context(), req.Method, req.Params)
 		switch {
 		case fault != nil:

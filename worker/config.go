@@ -80,7 +80,7 @@ type Raider struct {
 	// Probe: the agent is asked at the worker's start what it can.
 	Probe bool
 	// ClientMethods says who answers what the raider asks of a client besides permissions:
-	// ClientMethodsClient (default) or ClientMethodsRefuse.
+	// ClientMethodsClient (default), ClientMethodsWorker or ClientMethodsRefuse.
 	ClientMethods string
 	// Policy decides the raider's tool calls before anybody is asked. Default: all asks.
 	Policy *policy.Policy

@@ -46,6 +46,7 @@ type process struct {
 	prompt  atomic.Value // subjects.PromptID of the run that it served last
 	tail    *tail
 	calls   clientCalls
+	host    host
 	readers sync.WaitGroup
 	stopped chan struct{} // closed when the readers have ended
 
@@ -287,12 +288,16 @@ func (p *process) alive() bool {
 }
 
 func (p *process) setDeadline(d shim.Boottime) {
+	p.host.setDeadline(d)
 	if err := p.sp.SetDeadline(d); err != nil && p.alive() {
 		p.l.w.log.Warn("shim deadline not moved", "raider", string(p.l.raider.Name), "error", err)
 	}
 }
 
-func (p *process) kill() { p.sp.Kill() }
+func (p *process) kill() {
+	p.host.kill()
+	p.sp.Kill()
+}
 
 // epitaph says how the process ended, with its last lines of stderr.
 func (p *process) epitaph() string {
@@ -342,6 +347,7 @@ func (l *lane) endProcess(cause error) {
 	}
 	<-p.sp.Gone()
 	_ = p.conn.Close()
+	p.host.end()
 	<-p.stopped
 	p.calls.open.Wait()
 	l.mu.Lock()

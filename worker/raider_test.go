@@ -32,6 +32,8 @@ import (
 //	flood N      send N chunks of floodBytes, each with its number
 //	ask          ask for permission and say the outcome
 //	asks N       ask N times at once, say each outcome as it comes
+//	call M P     send the request M with the params P, say what was answered; {S} in P stands
+//	             for the session, {T} for the last terminal
 //	stderr T     write T to stderr
 //	error T      answer with an error
 //	kill         kill -9 itself
@@ -78,8 +80,9 @@ func raiderMain(args []string) int {
 		case "":
 			a.answer(m)
 		case "initialize":
-			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":%t%s,"promptCapabilities":{"embeddedContext":%t}}}}`,
-				m.ID, has("load") || has("forgetful"), map[bool]string{true: `,"sessionCapabilities":{"resume":{}}`}[has("resume")], has("embeds"))
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":%t%s%s}}}`, m.ID, has("load") || has("forgetful"),
+				map[bool]string{true: `,"sessionCapabilities":{"resume":{}}`}[has("resume")],
+				map[bool]string{true: `,"promptCapabilities":{"embeddedContext":true}`}[has("embeds")])
 		case "session/new":
 			if has("slownew") { // notes itself in a file, and waits for another
 				if f, err := os.Create(args[1]); err == nil {
@@ -153,9 +156,10 @@ type agentBlock struct {
 type agent struct {
 	cancel chan struct{}
 
-	mu      sync.Mutex // guards stdout and the rest
-	asked   int
-	answers map[string]chan json.RawMessage
+	mu       sync.Mutex // guards stdout and the rest
+	asked    int
+	terminal string // the turn's own
+	answers  map[string]chan json.RawMessage
 }
 
 func (a *agent) send(format string, args ...any) {
@@ -226,6 +230,16 @@ func (a *agent) turn(m agentMessage) {
 			a.chunk(session, a.ask(session, fmt.Sprintf(
 				`"toolCall":{"toolCallId":"t","title":"Run","kind":"execute","rawInput":{"command":%s}},`+
 					`"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"a","name":"Always","kind":"allow_always"},{"optionId":"n","name":"No","kind":"reject_once"}]}`, quote(arg))))
+		case "call":
+			method, params, _ := strings.Cut(arg, " ")
+			answer := a.call(method, strings.NewReplacer("{S}", session, "{T}", a.terminal).Replace(params))
+			var made struct {
+				ID string `json:"terminalId"`
+			}
+			if json.Unmarshal([]byte(answer), &made) == nil && made.ID != "" {
+				a.terminal = made.ID
+			}
+			a.chunk(session, answer)
 		case "stderr":
 			_, _ = fmt.Fprintln(os.Stderr, arg)
 		case "error":
@@ -280,12 +294,17 @@ const askRest = `"toolCall":{"toolCallId":"t1","title":"Run make","kind":"execut
 
 // ask returns the outcome that it was told.
 func (a *agent) ask(session, rest string) string {
+	return a.call("session/request_permission", fmt.Sprintf(`{"sessionId":%q,%s`, session, rest))
+}
+
+// call sends a request and returns its result or error.
+func (a *agent) call(method, params string) string {
 	a.mu.Lock()
 	a.asked++
 	id := fmt.Sprintf(`"ask%d"`, a.asked)
 	c := make(chan json.RawMessage, 1)
 	a.answers[id] = c
 	a.mu.Unlock()
-	a.send(`{"jsonrpc":"2.0","id":%s,"method":"session/request_permission","params":{"sessionId":%q,%s}`, id, session, rest)
+	a.send(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
 	return string(<-c)
 }
