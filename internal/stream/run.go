@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"raiderfleet/internal/rpc"
+	"raiderfleet/internal/shim"
 )
 
 const (
@@ -205,6 +207,14 @@ func (r *run) endLingering(p *process, finished <-chan struct{}) {
 	}
 }
 
+// howEnded is a hall's words for the end of a command: scripts look for them.
+func howEnded(e shim.Exit) string {
+	if e.Signal != 0 {
+		return fmt.Sprintf("killed by signal %d", int(e.Signal))
+	}
+	return e.String()
+}
+
 // conclude says how the turn ended.
 func (r *run) conclude(ctx context.Context, p *process, t *translator, words *lastWords) answer {
 	f := t.finished
@@ -214,7 +224,7 @@ func (r *run) conclude(ctx context.Context, p *process, t *translator, words *la
 	case f == nil && len(r.agent.config.Command) == 0 && p.exit.Signal == 0 && p.exit.Code == exitSessionHeld:
 		return failed(words.after("the raider's session is held by another writer (exit code 4); nothing was run"))
 	case f == nil:
-		return failed(words.after("ended without a result (" + p.exit.String() + ")"))
+		return failed(words.after("ended without a result (" + howEnded(p.exit) + ")"))
 	}
 	switch f.status {
 	case "completed":

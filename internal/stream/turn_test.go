@@ -57,7 +57,7 @@ func TestEndings(t *testing.T) {
 		{"nothing", "", "error: ended without a result (exit code 0)"},
 		{"exit code", "echo oh dear >&2; echo on stdout; exit 3", "error: ended without a result (exit code 3)\noh dear\non stdout"},
 		{"exit code 4 means nothing to others", "exit 4", "error: ended without a result (exit code 4)"},
-		{"killed", "kill -9 $$", "error: ended without a result (killed by signal 9 (killed))"},
+		{"killed", "kill -9 $$", "error: ended without a result (killed by signal 9)"},
 		{"another version", `echo '{"version":2,"type":"run.finished","status":"completed"}'`, "error: ended without a result (exit code 0)\nraiderfleet: an event of an unknown version is left out"},
 		{"lines of stderr", "i=0; while [ $i -lt 30 ]; do echo $i >&2; i=$((i+1)); done; exit 1", "error: ended without a result (exit code 1)\n20\n21\n22\n23\n24\n25\n26\n27\n28\n29"},
 	} {
