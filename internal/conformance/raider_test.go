@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"raiderfleet/internal/natstest"
+	"raiderfleet/internal/stream"
+	"raiderfleet/worker"
 )
 
 // gone waits until a process is gone.
@@ -128,6 +130,42 @@ func TestHangIsEnded(t *testing.T) {
 			t.Errorf("the history is %q", got)
 		}
 	})
+}
+
+// A cancel is one SIGINT for a command, as in a hall: SIGTERM comes a grace later.
+func TestSignalsOfACancel(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := filepath.Join(t.TempDir(), "heard")
+	const script = `trap 'echo INT >>"$1"' INT; trap 'echo TERM >>"$1"; exit' TERM; echo on >>"$1"; while :; do sleep 0.05; done`
+	args, err := stream.Config{Command: []string{"sh", "-c", script, "sh", heard}}.Args()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := startFleet(t, func(s *settings) {
+		s.worker.CancelGrace = 2 * time.Second
+		s.worker.Raiders[0].Kind, s.worker.Raiders[0].Command = worker.KindStream, append([]string{exe, "stream-raider"}, args...)
+	})
+	c := f.client(t, "tcp")
+	session := c.session("")
+	id := c.prompt(session, "go")
+	lines := func() string {
+		text, _ := os.ReadFile(heard) // not there before it has begun
+		return string(text)
+	}
+	natstest.Eventually(t, patience, "the command's begin", func() (bool, any) { return lines() == "on\n", lines() })
+	begin := time.Now()
+	c.notify("session/cancel", `{"sessionId":`+quoted(session)+`}`)
+	wantStop(t, c.answer(id), "cancelled")
+	if took := time.Since(begin); took < 2*time.Second {
+		t.Errorf("SIGTERM came after %v", took)
+	}
+	if got := lines(); got != "on\nINT\nTERM\n" {
+		t.Errorf("the command has heard %q", got)
+	}
 }
 
 // A raider has the variables that its configuration names.
