@@ -71,6 +71,9 @@ type Raider struct {
 	PassEnv []string
 	// Cwd overrides the session's working directory.
 	Cwd string
+	// FallbackCwd stands in for a session's directory that isn't there: a client may be on
+	// another machine. Empty: its prompts are refused.
+	FallbackCwd string
 	// OnWorkerLoss is "fail" (default) or "retry".
 	OnWorkerLoss string
 	// MaxAttempts bounds retries. Default 3.

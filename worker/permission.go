@@ -27,7 +27,7 @@ func parseToolCall(params json.RawMessage) (policy.Call, error) {
 
 // scope is what the session adds to the raider's policy.
 func (p *process) scope() policy.Scope {
-	s := policy.Scope{Cwd: p.cwd(), AllowBypass: p.l.w.c.AllowBypass}
+	s := policy.Scope{Cwd: p.dir, AllowBypass: p.l.w.c.AllowBypass}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, text := range p.agent.Rules {
@@ -36,14 +36,6 @@ func (p *process) scope() policy.Scope {
 		}
 	}
 	return s
-}
-
-// cwd is the raider's working directory.
-func (p *process) cwd() string {
-	if p.l.raider.Cwd != "" {
-		return p.l.raider.Cwd
-	}
-	return p.meta.Cwd
 }
 
 // byPolicy is the answer that the raider's policy and the session's rules give; nil: people
@@ -110,7 +102,7 @@ func (a *ask) learn(option string) {
 	if i < 0 || a.options[i].Kind != allowAlways || p == nil || a.callErr != nil {
 		return
 	}
-	rule, ok := policy.RuleFor(a.call, p.cwd())
+	rule, ok := policy.RuleFor(a.call, p.dir)
 	if !ok {
 		return
 	}

@@ -40,6 +40,7 @@ type process struct {
 	conn    *rpc.Conn
 	session subjects.SessionID
 	meta    subjects.SessionMeta // when it was opened
+	dir     string               // where it works
 	inner   string               // the id under which the process knows the session
 	swallow atomic.Bool
 	stale   atomic.Bool  // its session in the agent was reset: it takes no further run
@@ -116,13 +117,26 @@ func (r *run) pause(d time.Duration) bool {
 	}
 }
 
+// directory is where the raider works for a session in the directory cwd, and whether that
+// is there.
+func (r *Raider) directory(cwd string) (dir string, there bool) {
+	isDir := func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && info.IsDir()
+	}
+	if r.Cwd != "" {
+		return r.Cwd, isDir(r.Cwd)
+	}
+	if !isDir(cwd) && r.FallbackCwd != "" {
+		return r.FallbackCwd, isDir(r.FallbackCwd)
+	}
+	return cwd, isDir(cwd)
+}
+
 // start starts the raider under a shim.
 func (l *lane) start(r *run, meta subjects.SessionMeta) (*process, error) {
-	dir := l.raider.Cwd
-	if dir == "" {
-		dir = meta.Cwd
-	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+	dir, there := l.raider.directory(meta.Cwd)
+	if !there {
 		return nil, refusal{fmt.Sprintf("directory %s does not exist on worker %s", dir, l.w.c.Name)}
 	}
 	if err := l.hold(r.ctx); err != nil {
@@ -138,7 +152,7 @@ func (l *lane) start(r *run, meta subjects.SessionMeta) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("raider %s could not be started: %w", l.raider.Name, err)
 	}
-	p := &process{l: l, sp: sp, session: meta.Session, meta: meta, tail: &tail{}, stopped: make(chan struct{})}
+	p := &process{l: l, sp: sp, session: meta.Session, meta: meta, dir: dir, tail: &tail{}, stopped: make(chan struct{})}
 	p.prompt.Store(r.header.Prompt)
 	p.calls.from(r.header.Origin)
 	p.conn = rpc.NewConn(sp.Stdout(), sp.Stdin(), p, rpc.Options{
@@ -199,10 +213,7 @@ func (p *process) open(r *run, meta subjects.SessionMeta) error {
 	if len(mcp) == 0 {
 		mcp = json.RawMessage("[]")
 	}
-	where := map[string]any{"cwd": meta.Cwd, "mcpServers": mcp}
-	if p.l.raider.Cwd != "" {
-		where["cwd"] = p.l.raider.Cwd
-	}
+	where := map[string]any{"cwd": p.dir, "mcpServers": mcp}
 	if len(meta.AdditionalDirectories) > 0 {
 		where["additionalDirectories"] = meta.AdditionalDirectories
 	}

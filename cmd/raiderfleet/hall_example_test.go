@@ -303,6 +303,12 @@ func TestHallExample(t *testing.T) {
 	if inner, root, ok := strings.Cut(strings.TrimPrefix(calls[1], bjorn+" --session demo-"), " --root "); !ok || len(inner) < 10 || root != v.dir {
 		t.Errorf("the second run was called with %q", calls[1])
 	}
+	// A client on another machine: its directory is not here, and a hall never looks at it.
+	afar := c.open("/no/such/directory", "")
+	c.prompt(afar, "cwd").completed(t, v.dir)
+	if got := v.called(afar, 1)[0]; got != bjorn+" --root "+v.dir {
+		t.Errorf("for a client elsewhere it was called with %q", got)
+	}
 	second := c.open(v.dir, "lagertha")
 	c.prompt(second, "echo polite").completed(t, "polite")
 	if got := v.called(second, 1)[0]; !strings.HasSuffix(got, "--pack testing-fu --pack polite --root "+v.dir) {
@@ -347,7 +353,7 @@ func TestHallExample(t *testing.T) {
 
 	// Scripts see it all.
 	outcomes := map[subjects.RunState]int{}
-	natstest.Eventually(t, patience, "7 prompts queued, spawned and done", func() (bool, any) {
+	natstest.Eventually(t, patience, "8 prompts queued, spawned and done", func() (bool, any) {
 		count := map[string]int{}
 		clear(outcomes)
 		for _, e := range fleetEvents(t, events) {
@@ -356,9 +362,9 @@ func TestHallExample(t *testing.T) {
 				outcomes[e.Outcome]++
 			}
 		}
-		return count["raider.queued"] == 7 && count["raider.spawned"] == 7 && count["raider.done"] == 7 && count["session.bound"] >= 2, count
+		return count["raider.queued"] == 8 && count["raider.spawned"] == 8 && count["raider.done"] == 8 && count["session.bound"] >= 2, count
 	})
-	if outcomes[subjects.RunCompleted] != 4 || outcomes[subjects.RunFailed] != 2 || outcomes[subjects.RunCancelled] != 1 {
+	if outcomes[subjects.RunCompleted] != 5 || outcomes[subjects.RunFailed] != 2 || outcomes[subjects.RunCancelled] != 1 {
 		t.Errorf("outcomes: %v", outcomes)
 	}
 }

@@ -90,6 +90,10 @@ func workerOf(c *config.Config, dir string, log *slog.Logger) (worker.Config, er
 			OnWorkerLoss: r.OnWorkerLoss, MaxAttempts: r.MaxAttempts, MaxRunning: r.MaxRunning,
 			Policy: r.Policy, ClientMethods: r.ClientMethods, TranscriptBudget: int(r.TranscriptBudget),
 		}
+		if c.Hall && r.HallOwn() {
+			// A hall works in its own directory, wherever its clients are.
+			wr.FallbackCwd = filepath.Dir(c.File)
+		}
 		switch r.Kind {
 		case config.KindACP:
 			wr.Command, wr.Probe = fromFile(c.File, r.Command), true
