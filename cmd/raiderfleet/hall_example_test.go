@@ -25,12 +25,16 @@ type village struct {
 	workers map[string]*process // by name
 }
 
-// startVillage starts a fleet of a hall's file, which the test may change.
-func startVillage(t *testing.T) *village {
+// startVillage starts a fleet of a hall's file, which the test may change. The variables of
+// the environment programs name its raider.
+func startVillage(t *testing.T, programs ...string) *village {
 	t.Helper()
 	hall := exampleDir(t, "hall")
 	v := &village{fleet: &fleet{home: newHome(t, "RAIDERFLEET_ACK_WAIT=2s", "RAIDERFLEET_NATS_USER=u", "RAIDERFLEET_NATS_PASSWORD=secret",
-		"RAIDERFLEET_RAIDER_BIN="+filepath.Join(hall, "raider"))}, workers: map[string]*process{}}
+		"RAIDERFLEET_RAIDER_BIN=", "RAIDER_HALL_RAIDER_BIN=/no/such/raider")}, workers: map[string]*process{}}
+	for _, name := range programs {
+		v.env = append(v.env, name+"="+filepath.Join(hall, "raider"))
+	}
 	v.installProgram()
 	text, err := os.ReadFile(filepath.Join(hall, ".raider-hall.yml"))
 	if err != nil {
@@ -288,7 +292,7 @@ func configured(description string) []string {
 // A hall's client, its raiders and their sessions, over two workers.
 func TestHallExample(t *testing.T) {
 	t.Parallel()
-	v := startVillage(t)
+	v := startVillage(t, "RAIDERFLEET_RAIDER_BIN")
 	events := v.listen("--json")
 	c := v.dial()
 
@@ -373,7 +377,7 @@ func TestHallExample(t *testing.T) {
 // the worker that has it is killed. A client that goes takes its waiting prompts along.
 func TestHallExampleSlot(t *testing.T) {
 	t.Parallel()
-	v := startVillage(t)
+	v := startVillage(t, "RAIDER_HALL_RAIDER_BIN") // as a hall has it
 	events := v.listen("--json")
 	const slot, lane = "1bjorn", "slot-1bjorn"
 	clients := make([]*hallClient, 4)
@@ -435,7 +439,7 @@ func TestHallExampleSlot(t *testing.T) {
 // the fleet comes back without it, and nothing runs.
 func TestHallExampleRaiderIsTakenAway(t *testing.T) {
 	t.Parallel()
-	v := startVillage(t)
+	v := startVillage(t, "RAIDERFLEET_RAIDER_BIN")
 	running := decode[spawned](t, v.run("spawn", "--json", "--raider", "1freya", "sleep 1000"))
 	v.queued("slot-1freya", 1)
 	waiting := decode[spawned](t, v.run("spawn", "--json", "--raider", "1freya", "echo never"))

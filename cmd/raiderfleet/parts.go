@@ -110,8 +110,8 @@ func workerOf(c *config.Config, dir string, log *slog.Logger) (worker.Config, er
 			}
 			wr.Kind, wr.Command = worker.KindStream, append([]string{exe, "stream-raider"}, args...)
 			wr.Agent = &subjects.Agent{Capabilities: json.RawMessage(stream.Capabilities)}
-			// A variable of the worker's own, so that its raiders need not name it.
-			wr.PassEnv = append(slices.Clone(r.PassEnv), stream.EnvRaiderBin)
+			// Variables of the worker's own, so that its raiders need not name them.
+			wr.PassEnv = append(slices.Clone(r.PassEnv), stream.EnvRaiderBin, stream.EnvHallRaiderBin)
 		}
 		if r.IdleTTL != nil {
 			wr.IdleTTL = max(*r.IdleTTL, time.Millisecond)

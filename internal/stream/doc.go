@@ -10,8 +10,9 @@
 //
 //   - `stream-raider --config JSON`: the raider's definition, see Config, whose Args gives
 //     these two arguments. The environment is handed on to the command as it is, and
-//     RAIDERFLEET_RAIDER_BIN in it names the program that is run where the definition has
-//     no command. Secrets belong there: arguments are in the host's list of processes.
+//     RAIDERFLEET_RAIDER_BIN (or RAIDER_HALL_RAIDER_BIN) in it names the program that is
+//     run where the definition has no command. Secrets belong there: arguments are in the
+//     host's list of processes.
 //   - session/new answers an id that begins with "fresh-". The command knows nothing of
 //     it: it makes a session of its own in its first run, the inner one.
 //   - The notification `_raiderfleet/inner {sessionId, inner}` tells that inner id when a

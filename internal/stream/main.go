@@ -3,6 +3,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,6 +24,8 @@ const (
 	stopGrace = time.Second
 	// EnvRaiderBin is the variable that names the program of a raider without a command.
 	EnvRaiderBin = "RAIDERFLEET_RAIDER_BIN"
+	// EnvHallRaiderBin is the hall's own variable for it; EnvRaiderBin wins.
+	EnvHallRaiderBin = "RAIDER_HALL_RAIDER_BIN"
 )
 
 // Main serves ACP on stdin and stdout until stdin ends, ctx ends, or SIGINT or SIGTERM
@@ -46,7 +49,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	}
 
 	clearSockets(socketDirs())
-	return newAgent(config, os.Getenv(EnvRaiderBin), stderr, log).serve(ctx, stdin, stdout)
+	return newAgent(config, cmp.Or(os.Getenv(EnvRaiderBin), os.Getenv(EnvHallRaiderBin)), stderr, log).serve(ctx, stdin, stdout)
 }
 
 // serve answers a connection until it ends, and gives the process's exit code.
