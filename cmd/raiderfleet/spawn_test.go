@@ -167,7 +167,18 @@ func TestSpawnToASlot(t *testing.T) {
 		t.Error("slot:1demo is not the session that was begun last")
 	}
 	f.run("session", "close", "slot:2demo")
-	f.run("session", "reset", "slot:2demo").want(1, "", "slot:2demo: no such session: nothing was spawned to the slot")
+	f.run("session", "reset", "slot:2demo").want(1, "", "slot:2demo: no such session: none is on the slot")
+	// Where nothing was spawned, the name means the only session there is.
+	var client admin.Session
+	for i, want := range []string{"", "slot:3demo: no such session of its own; 2 are on the slot, name one by its id"} {
+		f.run("prompt", "--keep", "--connect", f.acp, "--raider", "3demo", "echo mine").want(0, "mine\n")
+		if i == 0 {
+			client = decode[[]admin.Session](t, f.run("sessions", "--json"))[0]
+			f.run("session", "reset", "slot:3demo").want(0, string(client.Session)+" reset\n")
+			continue
+		}
+		f.run("session", "reset", "slot:3demo").want(1, "", want)
+	}
 }
 
 // A reset session's next prompt finds an agent that remembers nothing; the conversation is

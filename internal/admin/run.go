@@ -145,14 +145,11 @@ func (f *Fleet) waiting(ctx context.Context, want func(stored) bool) ([]stored, 
 }
 
 // Session reads a session's record, whosever it is. Besides its id it has the name that
-// events call its binding: acp:SESSION, or slot:SLOT for the slot's own. ErrNoSession.
+// events call its binding: acp:SESSION, or slot:SLOT for the slot's own or else the only one
+// on it. ErrNoSession.
 func (f *Fleet) Session(ctx context.Context, id string) (subjects.SessionMeta, error) {
 	if slot, ok := strings.CutPrefix(id, "slot:"); ok {
-		m, err := f.SlotSession(ctx, subjects.LocalPrincipal, slot, "")
-		if err == nil && m.Session == "" {
-			err = fmt.Errorf("%s: %w: nothing was spawned to the slot", id, ErrNoSession)
-		}
-		return m, err
+		return f.bySlot(ctx, slot)
 	}
 	s, err := subjects.ParseSession(strings.TrimPrefix(id, "acp:"))
 	if err != nil {

@@ -95,26 +95,56 @@ func (f *Fleet) Sessions(ctx context.Context, closed bool) (all []Session, silen
 // SlotSession finds the slot's own session of a principal in a directory, or with none in
 // any: the open one that was begun last. The zero SessionMeta: there is none.
 func (f *Fleet) SlotSession(ctx context.Context, p subjects.Principal, slot, cwd string) (subjects.SessionMeta, error) {
+	all, err := f.onSlot(ctx, slot)
+	i := slices.IndexFunc(all, func(m subjects.SessionMeta) bool {
+		return m.SlotsOwn && m.Principal == p && (cwd == "" || m.Cwd == cwd)
+	})
+	if err != nil || i < 0 {
+		return subjects.SessionMeta{}, err
+	}
+	return all[i], nil
+}
+
+// onSlot lists the open sessions on a slot, those that were begun last first.
+func (f *Fleet) onSlot(ctx context.Context, slot string) ([]subjects.SessionMeta, error) {
 	number := func(s string) string { return strings.TrimLeft(s, "0") } // 01bjorn is 1bjorn
-	var found subjects.SessionMeta
+	var all []subjects.SessionMeta
 	err := f.values(ctx, f.b.Fleet().SessionsBucket(), subjects.MetaAllFilter(), func(key string, value []byte) error {
 		var m subjects.SessionMeta
 		if err := json.Unmarshal(value, &m); err != nil {
 			return fmt.Errorf("session %s: %w", key, err)
 		}
-		if !m.SlotsOwn || m.Principal != p || m.State != subjects.SessionOpen || number(m.Slot) != number(slot) || cwd != "" && m.Cwd != cwd {
-			return nil
-		}
-		// By its id where two are as old: everybody has to find the same.
-		if c := cmp.Or(m.Created.Compare(found.Created), cmp.Compare(m.Session, found.Session)); found.Session == "" || c > 0 {
-			found = m
+		if m.State == subjects.SessionOpen && m.Slot != "" && number(m.Slot) == number(slot) {
+			all = append(all, m)
 		}
 		return nil
 	})
 	if err != nil {
-		return subjects.SessionMeta{}, fmt.Errorf("look for the session of slot %s: %w", slot, err)
+		return nil, fmt.Errorf("look for the sessions on slot %s: %w", slot, err)
 	}
-	return found, nil
+	slices.SortFunc(all, func(a, b subjects.SessionMeta) int {
+		// By its id where two are as old: everybody has to find the same.
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Session, b.Session))
+	})
+	return all, nil
+}
+
+// bySlot finds the slot's own session, or else the only one on it. ErrNoSession.
+func (f *Fleet) bySlot(ctx context.Context, slot string) (subjects.SessionMeta, error) {
+	own, err := f.SlotSession(ctx, subjects.LocalPrincipal, slot, "")
+	if err != nil || own.Session != "" {
+		return own, err
+	}
+	all, err := f.onSlot(ctx, slot)
+	switch {
+	case err != nil:
+		return own, err
+	case len(all) == 1:
+		return all[0], nil
+	case len(all) == 0:
+		return own, fmt.Errorf("slot:%s: %w: none is on the slot", slot, ErrNoSession)
+	}
+	return own, fmt.Errorf("slot:%s: %w of its own; %d are on the slot, name one by its id", slot, ErrNoSession, len(all))
 }
 
 // Reset is what was forgotten.
