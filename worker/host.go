@@ -111,7 +111,7 @@ func (p *process) mayHost(c policy.Call) *rpc.Error {
 
 // roots are the session's directories.
 func (p *process) roots() []string {
-	return append([]string{p.cwd()}, p.meta.AdditionalDirectories...)
+	return append([]string{p.dir}, p.meta.AdditionalDirectories...)
 }
 
 // inRoot finds the root that an absolute path is in, and the path from there.
@@ -285,7 +285,7 @@ func (p *process) hostTerminal(ctx context.Context, params json.RawMessage) (any
 	if fault := p.mayHost(call); fault != nil {
 		return nil, fault
 	}
-	dir := p.cwd()
+	dir := p.dir
 	if in.Cwd != "" {
 		root, rel, fault := p.inRoot(in.Cwd)
 		if fault != nil {
