@@ -75,10 +75,16 @@ type TLS struct{ CA, Cert, Key string }
 // Size is a number of bytes.
 type Size int
 
+// NoHTTP is the value of FrontDoor.HTTP that means no listener.
+const NoHTTP = "none"
+
 // FrontDoor configures a front door.
 type FrontDoor struct {
 	// Listen is the host:port for ACP over TCP. Default 127.0.0.1:38421.
 	Listen string
+	// HTTP is the host:port for ACP over HTTP and WebSocket, or NoHTTP. Default
+	// 127.0.0.1:38080.
+	HTTP string
 	// MaxLine is the longest line that a client may send. Default 32 MiB.
 	MaxLine Size
 }

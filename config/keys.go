@@ -92,6 +92,16 @@ func keys() []key[Config] {
 			about: "host:port for ACP over TCP; port 0 takes a free one",
 		},
 		{
+			path: "frontdoor.http", field: func(c *Config) any { return &c.FrontDoor.HTTP }, def: "127.0.0.1:38080", flag: "http",
+			check: func(c *Config) string {
+				if c.FrontDoor.HTTP == NoHTTP {
+					return ""
+				}
+				return checkHostPort(c.FrontDoor.HTTP)
+			},
+			about: "host:port for ACP over HTTP and WebSocket; port 0 takes a free one, none is no listener",
+		},
+		{
 			path: "frontdoor.max_line", field: func(c *Config) any { return &c.FrontDoor.MaxLine }, def: "32MiB",
 			check: func(c *Config) string {
 				if c.FrontDoor.MaxLine < 64*kib || c.FrontDoor.MaxLine > gib {

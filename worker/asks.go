@@ -96,20 +96,14 @@ func (r *run) ask(req *rpc.Request) {
 		return
 	}
 	l.setState("waiting for approval")
-	text, err := json.Marshal(a.body)
-	if err == nil {
-		err = l.out.append(r.header.Session, subjects.EventAsk, r.header.Prompt, text, nil)
-	}
-	if err != nil {
-		a.decide(json.RawMessage(outcomeCancelled), whyOwnerLost, "")
-	}
-	l.w.tellAsked(a.body)
 	if !r.spawn(a.wait) {
 		a.decide(json.RawMessage(outcomeCancelled), "cancelled", "")
 	}
 }
 
-// wait keeps the entry in ASKS and ends the ask when nobody answers.
+// wait puts the ask in ASKS and among the events, keeps it there, and ends it when nobody
+// answers. The entry is first: who comes back to the session in between finds it there, or
+// gets the event.
 func (a *ask) wait() {
 	l := a.r.l
 	bucket, key := l.w.fleet.AsksBucket(), subjects.AskKey(a.body.Session, a.id)
@@ -120,6 +114,9 @@ func (a *ask) wait() {
 		defer func() {
 			_ = l.do(func(ctx context.Context) error { return l.w.b.Delete(ctx, bucket, key) }) // a new owner closes what is left
 		}()
+	}
+	if a.show() != nil {
+		a.decide(json.RawMessage(outcomeCancelled), whyOwnerLost, "")
 	}
 	var timeout <-chan time.Time
 	if !a.body.Deadline.IsZero() {
@@ -153,6 +150,24 @@ func (a *ask) wait() {
 			}
 		}
 	}
+}
+
+// show makes the ask an event, unless it has been decided.
+func (a *ask) show() error {
+	a.mu.Lock() // whose end comes behind it
+	defer a.mu.Unlock()
+	if a.done {
+		return nil
+	}
+	text, err := json.Marshal(a.body)
+	if err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	if err := a.r.l.out.append(a.body.Session, subjects.EventAsk, a.body.Prompt, text, nil); err != nil {
+		return err
+	}
+	a.r.l.w.tellAsked(a.body)
+	return nil
 }
 
 // attached asks the front doors whether a client is attached to the session. sure is

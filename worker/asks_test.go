@@ -363,3 +363,37 @@ func TestTheSweepClosesAsksOfEndedRuns(t *testing.T) {
 		}
 	}
 }
+
+// A question is in ASKS before it is shown: a client that comes back in between, and reads no
+// events of before, would not be asked.
+func TestAnAskIsInAsksBeforeItIsShown(t *testing.T) {
+	t.Parallel()
+	const asks = 20
+	f := newFleet(t, 2*time.Second)
+	f.run(nil)
+	s := f.session(nil)
+	type shown struct {
+		ask   subjects.AskID
+		there bool
+	}
+	seen := make(chan shown, asks)
+	f.watch(f.f.Live(s.meta.Session), func(x watched) {
+		var a subjects.AskBody
+		if json.Unmarshal([]byte(x.body), &a) == nil && a.Ask != "" && a.Request != nil {
+			seen <- shown{a.Ask, s.entry(a.Ask)}
+		}
+	})
+	p := s.prompt("asks %d", asks)
+	for range asks {
+		select {
+		case a := <-seen:
+			if !a.there {
+				t.Errorf("%s was shown before it was in ASKS", a.ask)
+			}
+			s.answer(a.ask, yes, "cli")
+		case <-time.After(30 * time.Second):
+			t.Fatal("no question")
+		}
+	}
+	f.want(p, subjects.RunCompleted, "", 10*time.Second)
+}

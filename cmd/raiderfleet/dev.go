@@ -92,6 +92,10 @@ func (a *app) serveDev(ctx context.Context, cmd *cobra.Command, f devFlags, read
 	o.Dir, o.Memory, o.LeaveAfter = devDir(c), f.memory, f.leaveAfter
 	// A port that somebody asked for is that one or none.
 	o.Listen, o.AnyPort = c.FrontDoor.Listen, c.Origin("frontdoor.listen").Source == config.SourceDefault
+	if o.HTTP = c.FrontDoor.HTTP; o.HTTP == config.NoHTTP {
+		o.HTTP = ""
+	}
+	o.AnyHTTPPort = c.Origin("frontdoor.http").Source == config.SourceDefault
 	fleet, err := devfleet.New(o)
 	if err != nil {
 		return err
@@ -171,6 +175,13 @@ func greet(w io.Writer, s devfleet.Serving, memory bool) {
 	if s.Taken != nil {
 		acp += " (" + s.Taken.Error() + ")"
 	}
+	web := "none"
+	if r.HTTP != "" {
+		web = fmt.Sprintf("http://%s/acp, ws://%s/acp", r.HTTP, r.HTTP)
+	}
+	if s.HTTPTaken != nil {
+		web += " (" + s.HTTPTaken.Error() + ")"
+	}
 	names := make([]string, len(r.Raiders))
 	for i, raider := range r.Raiders {
 		names[i] = raider.Name
@@ -181,6 +192,7 @@ func greet(w io.Writer, s devfleet.Serving, memory bool) {
 	}
 	_, _ = fmt.Fprintf(w, `fleet %q is up, process %d
   ACP over TCP  %s
+  over HTTP     %s
   NATS          %s, sign in with %s
   state         %s
   raiders       %s
@@ -191,5 +203,5 @@ Type next, in another terminal:
 Let an editor start:
   raiderfleet acp --dev
 Stop with Ctrl-C, or with: raiderfleet dev --stop
-`, r.Fleet, r.PID, acp, r.NATS, r.Credentials, state, strings.Join(names, ", "))
+`, r.Fleet, r.PID, acp, web, r.NATS, r.Credentials, state, strings.Join(names, ", "))
 }

@@ -37,6 +37,7 @@ type door struct {
 	ctx   context.Context //nolint:containedctx // the door's life
 	door  *frontdoor.FrontDoor
 	addr  string
+	web   string // for HTTP and WebSocket
 	conns sync.WaitGroup
 }
 
@@ -147,8 +148,12 @@ func (f *fleet) startDoor(tb testing.TB, c frontdoor.Config) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
 	ctx, cancel := life(tb)
-	d := &door{ctx: ctx, door: fd, addr: listener.Addr().String()}
+	d := &door{ctx: ctx, door: fd, addr: listener.Addr().String(), web: web.Addr().String()}
 	var running sync.WaitGroup
 	report := func(what string, err error) {
 		if err != nil && ctx.Err() == nil {
@@ -157,6 +162,7 @@ func (f *fleet) startDoor(tb testing.TB, c frontdoor.Config) {
 	}
 	running.Go(func() { report("front door", fd.Run(ctx)) })
 	running.Go(func() { report("front door's listener", fd.ServeTCP(ctx, listener)) })
+	running.Go(func() { report("front door's listener for HTTP", fd.ServeWeb(ctx, web)) })
 	tb.Cleanup(func() {
 		cancel()
 		d.conns.Wait()
@@ -166,7 +172,10 @@ func (f *fleet) startDoor(tb testing.TB, c frontdoor.Config) {
 }
 
 // transports are the ways to a front door that every rule is tested on.
-var transports = []string{"pipe", "tcp"}
+var transports = []string{"pipe", "tcp", "websocket", "http"}
+
+// byLine are those on which a message is a line.
+var byLine = transports[:2]
 
 // dial opens a connection to front door n that ends with the test.
 func (f *fleet) dial(tb testing.TB, transport string, n int) net.Conn {
@@ -174,6 +183,10 @@ func (f *fleet) dial(tb testing.TB, transport string, n int) net.Conn {
 	d := f.doors[n]
 	var conn net.Conn
 	switch transport {
+	case "websocket":
+		return overWebSocket(tb, d.web)
+	case "http":
+		return overHTTP(tb, d.web)
 	case "tcp":
 		var err error
 		if conn, err = net.Dial("tcp", d.addr); err != nil {
@@ -248,8 +261,18 @@ func (e *events) of(session string) []subjects.FleetEvent {
 // tests together what it would find in each of them twice.
 func onEach(t *testing.T, change func(*settings), test func(*testing.T, *fleet, string)) {
 	t.Helper()
+	onEachOf(t, transports, change, test)
+}
+
+// onLines is onEach for what is about lines.
+func onLines(t *testing.T, change func(*settings), test func(*testing.T, *fleet, string)) {
+	t.Helper()
+	onEachOf(t, byLine, change, test)
+}
+
+func onEachOf(t *testing.T, on []string, change func(*settings), test func(*testing.T, *fleet, string)) {
+	t.Helper()
 	f := startFleet(t, change)
-	on := transports
 	if testing.Short() {
 		sum := fnv.New32a()
 		_, _ = sum.Write([]byte(t.Name()))

@@ -41,7 +41,7 @@ func TestFraming(t *testing.T) {
 		{"carriage return", `{"jsonrpc":"2.0","id":"d","method":"session/dance"}` + "\r", `"d"`, -32601},
 	}
 	change := func(s *settings) { s.frontDoor.MaxLineBytes = limit }
-	onEach(t, change, func(t *testing.T, f *fleet, transport string) {
+	onLines(t, change, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()
 		c := f.client(t, transport)
 		for i, tc := range cases {
@@ -70,7 +70,7 @@ func TestFraming(t *testing.T) {
 
 func TestBeforeInitialize(t *testing.T) {
 	t.Parallel()
-	onEach(t, nil, func(t *testing.T, f *fleet, transport string) {
+	onLines(t, nil, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()
 		c := newClient(t, f.dial(t, transport, 0))
 		for _, method := range []string{"session/new", "session/prompt", "session/load"} {
@@ -104,7 +104,7 @@ func TestBeforeInitialize(t *testing.T) {
 // Ids are opaque: they come back with their type and text.
 func TestIDs(t *testing.T) {
 	t.Parallel()
-	onEach(t, nil, func(t *testing.T, f *fleet, transport string) {
+	onLines(t, nil, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()
 		c := f.client(t, transport)
 		session := c.session("")
@@ -133,7 +133,7 @@ func TestSameIDs(t *testing.T) {
 	t.Parallel()
 	const clients = 50
 	change := func(s *settings) { s.worker.Capacity, s.worker.MaxWarm = 8, 60 }
-	onEach(t, change, func(t *testing.T, f *fleet, transport string) {
+	onLines(t, change, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()
 		var all sync.WaitGroup
 		for i := range clients {
@@ -175,7 +175,7 @@ func TestSameIDs(t *testing.T) {
 func TestSplitAtEveryByte(t *testing.T) {
 	t.Parallel()
 	const words = "日本語 한국어 🦊👩‍👩‍👧 é\u0301 \U0010FFFD"
-	onEach(t, nil, func(t *testing.T, f *fleet, transport string) {
+	onLines(t, nil, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()
 		c := f.client(t, transport)
 		session := c.session("")
@@ -217,7 +217,7 @@ func TestSplitAtEveryByte(t *testing.T) {
 // Unknown fields and number texts of an update come through as they are.
 func TestUpdatesAreRaw(t *testing.T) {
 	t.Parallel()
-	onEach(t, nil, func(t *testing.T, f *fleet, transport string) {
+	onLines(t, nil, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()
 		c := f.client(t, transport)
 		session := c.session("")

@@ -68,7 +68,7 @@ func TestSlot(t *testing.T) {
 	onEachKind(t, nil, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()
 		c := f.client(t, transport)
-		slot := map[string]string{"pipe": "1demo", "tcp": "2demo"}[transport]
+		slot := map[string]string{"pipe": "1demo", "tcp": "2demo", "websocket": "3demo", "http": "4demo"}[transport]
 		a, b := c.session(slot), c.session(slot)
 		from := c.count()
 		first := c.prompt(a, "sleep 4") // says so after each second

@@ -16,7 +16,6 @@ import (
 
 	"raiderfleet/frontdoor"
 	"raiderfleet/internal/bus"
-	"raiderfleet/internal/port"
 	"raiderfleet/subjects"
 	"raiderfleet/worker"
 )
@@ -42,6 +41,10 @@ type Options struct {
 	Listen string
 	// AnyPort takes a free port when that of Listen is taken.
 	AnyPort bool
+	// HTTP is the host:port for ACP over HTTP and WebSocket. Empty: none. AnyHTTPPort is as
+	// AnyPort.
+	HTTP        string
+	AnyHTTPPort bool
 	// LeaveAfter ends the fleet when nobody has used it for so long. 0: never.
 	LeaveAfter time.Duration
 	Logger     *slog.Logger
@@ -57,6 +60,8 @@ type Serving struct {
 	FrontDoor *frontdoor.FrontDoor
 	// Worker runs the raiders.
 	Worker *worker.Worker
+	// HTTPTaken is as Taken.
+	HTTPTaken error
 	// Taken says who has the port that was wanted, when another one is used; else nil.
 	Taken error
 }
@@ -166,6 +171,9 @@ func (f *Fleet) ready(s *server.Server, p *parts, c Credentials) (Ready, error) 
 	if p.listener != nil {
 		r.ACP = p.listener.Addr().String()
 	}
+	if p.web != nil {
+		r.HTTP = p.web.Addr().String()
+	}
 	for _, fr := range f.o.FrontDoor.Raiders {
 		r.Raiders = append(r.Raiders, Raider{
 			Name: string(fr.Name), Description: fr.Description,
@@ -201,7 +209,7 @@ func (f *Fleet) serve(ctx context.Context, s *server.Server, p *parts, r Ready, 
 		if f == nil {
 			return nil
 		}
-		return f(Serving{Ready: r, FrontDoor: p.door, Worker: p.worker, Taken: p.taken})
+		return f(Serving{Ready: r, FrontDoor: p.door, Worker: p.worker, Taken: p.taken, HTTPTaken: p.webTaken})
 	}
 	err := call(serving)
 	if err == nil {
@@ -218,22 +226,4 @@ func (f *Fleet) serve(ctx context.Context, s *server.Server, p *parts, r Ready, 
 		err = errors.Join(err, WriteReady(filepath.Join(f.o.Dir, leavingName), r))
 	}
 	return errors.Join(err, withdraw(), call(leaving))
-}
-
-// listen opens the TCP listener; nil when none is wanted. taken says why it is another one
-// than was wanted.
-func (f *Fleet) listen(ctx context.Context) (l net.Listener, taken, err error) {
-	if f.o.Listen == "" {
-		return nil, nil, nil
-	}
-	l, err = port.Listen(ctx, f.o.Listen)
-	if err == nil {
-		return l, nil, nil
-	}
-	if host, _, splitErr := net.SplitHostPort(f.o.Listen); f.o.AnyPort && splitErr == nil {
-		if l, anyErr := port.Listen(ctx, net.JoinHostPort(host, "0")); anyErr == nil {
-			return l, err, nil
-		}
-	}
-	return nil, nil, fmt.Errorf("listen for ACP: %w", err)
 }

@@ -3,6 +3,7 @@ package devfleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 
@@ -10,6 +11,7 @@ import (
 
 	"raiderfleet/frontdoor"
 	"raiderfleet/internal/bus"
+	"raiderfleet/internal/port"
 	"raiderfleet/worker"
 )
 
@@ -21,6 +23,8 @@ type parts struct {
 	worker   *worker.Worker
 	listener net.Listener
 	taken    error // why the listener's port is another one than was wanted
+	web      net.Listener
+	webTaken error // as taken
 }
 
 func (f *Fleet) start(ctx context.Context, s *server.Server, c Credentials, data string) (_ *parts, err error) {
@@ -61,8 +65,28 @@ func (f *Fleet) start(ctx context.Context, s *server.Server, c Credentials, data
 	if p.worker, err = worker.New(workerBus, wc); err != nil {
 		return nil, err
 	}
-	p.listener, p.taken, err = f.listen(ctx)
+	if p.listener, p.taken, err = listen(ctx, f.o.Listen, f.o.AnyPort); err != nil {
+		return nil, err
+	}
+	p.web, p.webTaken, err = listen(ctx, f.o.HTTP, f.o.AnyHTTPPort)
 	return p, err
+}
+
+// listen opens a listener; nil when none is wanted. taken says why it is another one than
+// was wanted.
+func listen(ctx context.Context, address string, anyPort bool) (l net.Listener, taken, err error) {
+	if address == "" {
+		return nil, nil, nil
+	}
+	if anyPort {
+		l, taken, err = port.ListenNear(ctx, address)
+	} else {
+		l, err = port.Listen(ctx, address)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen for ACP: %w", err)
+	}
+	return l, taken, nil
 }
 
 // run runs the parts around body, which is called when the worker takes batons. They end
@@ -91,6 +115,9 @@ func (p *parts) run(ctx context.Context, body func(context.Context) error) error
 	if p.listener != nil {
 		door.Go(func() { failed(p.door.ServeTCP(doorCtx, p.listener)) })
 	}
+	if p.web != nil {
+		door.Go(func() { failed(p.door.ServeWeb(doorCtx, p.web)) })
+	}
 	work.Go(func() { failed(p.worker.Run(workCtx)) })
 	select {
 	case <-p.worker.Ready():
@@ -111,6 +138,9 @@ func (p *parts) run(ctx context.Context, body func(context.Context) error) error
 func (p *parts) close() {
 	if p.listener != nil {
 		_ = p.listener.Close() // closed already when it has served
+	}
+	if p.web != nil {
+		_ = p.web.Close() // as above
 	}
 	for _, b := range p.buses {
 		b.Close()

@@ -29,6 +29,8 @@ type Ready struct {
 	ID string `json:"id,omitempty"`
 	// ACP is the host:port of the front door.
 	ACP string `json:"acp,omitempty"`
+	// HTTP is the host:port of the front door for HTTP and WebSocket.
+	HTTP string `json:"http,omitempty"`
 	// NATS is the URL of the server, without the password.
 	NATS string `json:"nats,omitempty"`
 	// Credentials is the file with the user and password of the NATS server.

@@ -31,6 +31,18 @@ func (e *TakenError) Error() string {
 // Unwrap returns the system's error.
 func (e *TakenError) Unwrap() error { return e.cause }
 
+// ListenNear is Listen, or when somebody has the port one at a free port of the same host;
+// taken says then who has it.
+func ListenNear(ctx context.Context, address string) (l net.Listener, taken, err error) {
+	l, err = Listen(ctx, address)
+	if host, _, splitErr := net.SplitHostPort(address); err != nil && splitErr == nil {
+		if l, anyErr := Listen(ctx, net.JoinHostPort(host, "0")); anyErr == nil {
+			return l, err, nil
+		}
+	}
+	return l, nil, err
+}
+
 // Listen opens a listener at a host:port. *TakenError when somebody has it.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
