@@ -329,6 +329,63 @@ func (f *FrontDoor) cancelWaiting(ctx context.Context, meta subjects.SessionMeta
 	return f.cancelPrompt(ctx, ctx, meta, w.header.Prompt, by, func() (uint64, string) { return w.seq, w.header.Payload })
 }
 
+// unended is what a cancel was taken for and has not been carried out when the connection
+// ends.
+type unended struct {
+	meta   subjects.SessionMeta
+	turns  []*turn
+	others bool // what the session has from other clients, too
+}
+
+// cancelled collects what cancels were taken for.
+func (c *conn) cancelled() []unended {
+	var out []unended
+	c.each(func(a *attachment) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		u := unended{meta: a.meta, others: a.wanted || a.cancelling}
+		for _, t := range a.turns {
+			if t.cancelled && t.ctx.Err() == nil {
+				u.turns = append(u.turns, t)
+			}
+		}
+		if u.others || len(u.turns) > 0 {
+			out = append(out, u)
+		}
+	})
+	return out
+}
+
+// finishCancels sees to it that cancels which were taken are not lost with a client that
+// said so and left: the mark is written, and the owner is told once. It blocks for
+// leaveGrace at most, also when the front door ends.
+func (c *conn) finishCancels(ctx context.Context, all []unended) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveGrace)
+	defer cancel()
+	var work sync.WaitGroup
+	defer work.Wait()
+	for _, u := range all {
+		for _, t := range u.turns {
+			work.Go(func() {
+				err := c.f.cancelPrompt(ctx, ctx, u.meta, t.prompt, string(c.f.instance), func() (uint64, string) { return t.seq, t.payload })
+				if err != nil && ctx.Err() == nil {
+					c.log.Warn("prompt not cancelled", "prompt", string(t.prompt), "error", err)
+				}
+			})
+		}
+		if u.others {
+			work.Go(func() {
+				if err := c.f.cancelUnfinished(ctx, u.meta, string(c.f.instance), nil); err != nil && ctx.Err() == nil {
+					c.log.Warn("session's other prompts not cancelled", "error", err)
+				}
+			})
+		}
+	}
+}
+
+// leaveGrace is how long the end of a connection waits for cancels that it has taken.
+const leaveGrace = 2 * time.Second
+
 // drop forgets the waiting prompts of a client that has gone.
 func (c *conn) drop(ctx context.Context, turns []*turn) {
 	ctx, cancel := context.WithTimeout(ctx, c.f.b.AckWait())

@@ -93,12 +93,13 @@ func (f *FrontDoor) Serve(ctx context.Context, r io.Reader, w io.Writer, o ConnO
 		c.each((*attachment).detach)
 		c.finish(ctx, o)
 	}
-	dropped := c.close()
+	dropped, cancelled := c.close(), c.cancelled()
 	end()
 	if closeErr := c.rpc.Close(); closeErr != nil {
 		c.log.Debug("connection not closed cleanly", "error", closeErr)
 	}
 	c.work.Wait()
+	c.finishCancels(ctx, cancelled)
 	if len(dropped) > 0 && ctx.Err() == nil {
 		c.drop(ctx, dropped)
 	}

@@ -8,6 +8,28 @@ import (
 	"raiderfleet/subjects"
 )
 
+// A cancel counts, also of a client that leaves in the same moment.
+func TestCancelAndLeave(t *testing.T) {
+	t.Parallel()
+	onEach(t, nil, func(t *testing.T, f *fleet, transport string) {
+		t.Helper()
+		c := f.client(t, transport)
+		session := c.session("")
+		from := c.count()
+		c.prompt(session, "sleep 1000")
+		c.await(from, "the turn", func(m message) bool { return m.Method == "session/update" })
+		c.prompt(session, "sleep 1000")
+		c.notify("session/cancel", `{"sessionId":`+quoted(session)+`}`)
+		c.close()
+		other := f.client(t, transport)
+		if m := other.call("session/resume", `{"sessionId":`+quoted(session)+`,"cwd":`+quoted(c.cwd(session))+`,"mcpServers":[]}`); m.Error != nil {
+			t.Fatal(string(m.Error))
+		}
+		m, _ := other.turn(session, "echo free")
+		wantStop(t, m, "end_turn")
+	})
+}
+
 // Prompt and cancel in one read: cancelled, and the raider never starts.
 func TestPromptAndCancelInOneWrite(t *testing.T) {
 	t.Parallel()
