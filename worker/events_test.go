@@ -133,9 +133,14 @@ func TestARunWaitsForSpace(t *testing.T) {
 	s := f.session(nil)
 	p := s.prompt("say before; note first; wait %s; say full; say after", f.path("go"))
 	f.noted("first", 1)
+	l := w.owned(s.meta.Lane)
+	natstest.Eventually(t, 10*time.Second, "what it said first is stored", func() (bool, any) {
+		l.out.mu.Lock()
+		defer l.out.mu.Unlock()
+		return l.out.acked == 2, l.out.acked
+	})
 	empty := natstest.Fill(t, server)
 	f.touch("go")
-	l := w.owned(s.meta.Lane)
 	waits := func() (bool, any) {
 		l.out.mu.Lock()
 		defer l.out.mu.Unlock()
