@@ -27,6 +27,7 @@ type agent struct {
 	stdout  io.Writer // for noise
 	log     *slog.Logger
 	work    sync.WaitGroup
+	setting sync.Mutex // held while a choice is made and stored
 
 	mu          sync.Mutex // guards the rest
 	initialized bool
@@ -38,7 +39,8 @@ type agent struct {
 // session is one that this process has created or loaded.
 type session struct {
 	id, cwd string
-	busy    bool // guarded by agent.mu
+	busy    bool    // guarded by agent.mu
+	chosen  choices // guarded by agent.mu
 }
 
 func newAgent(s *store, j journal, stdout io.Writer, log *slog.Logger) *agent {
@@ -63,6 +65,8 @@ func (a *agent) HandleRequest(ctx context.Context, c *rpc.Conn, r *rpc.Request) 
 		a.work.Go(func() { a.newSession(r) })
 	case r.Method == "session/load":
 		a.work.Go(func() { a.loadSession(c, r) })
+	case r.Method == "session/set_mode", r.Method == "session/set_config_option":
+		a.work.Go(func() { a.set(r) })
 	case r.Method == "session/prompt":
 		a.prompt(ctx, c, r)
 	default:
@@ -101,7 +105,7 @@ func (a *agent) newSession(r *rpc.Request) {
 		a.fail(r, rpc.CodeInvalidParams, "cwd must be an absolute path")
 		return
 	}
-	s := &session{id: "demo-" + rand.Text(), cwd: p.Cwd}
+	s := &session{id: "demo-" + rand.Text(), cwd: p.Cwd, chosen: firstChoices()}
 	if err := a.store.create(s.id, s.cwd); err != nil {
 		a.log.Error("session not stored", "session", s.id, "error", err)
 		a.fail(r, rpc.CodeInternal, "the session could not be stored")
@@ -110,7 +114,7 @@ func (a *agent) newSession(r *rpc.Request) {
 	a.mu.Lock()
 	a.sessions[s.id] = s
 	a.mu.Unlock()
-	a.reply(r, map[string]string{"sessionId": s.id})
+	a.reply(r, a.withSettings(map[string]any{"sessionId": s.id}, s.chosen))
 }
 
 func (a *agent) loadSession(c *rpc.Conn, r *rpc.Request) {
@@ -132,8 +136,11 @@ func (a *agent) loadSession(c *rpc.Conn, r *rpc.Request) {
 		a.fail(r, rpc.CodeInternal, "the session could not be read")
 		return
 	}
+	chosen := firstChoices()
 	for _, e := range entries {
 		switch {
+		case e.Chosen != nil:
+			chosen = *e.Chosen
 		case e.Cwd != nil && p.Cwd == "":
 			p.Cwd = *e.Cwd
 		case e.Prompt != nil:
@@ -149,11 +156,12 @@ func (a *agent) loadSession(c *rpc.Conn, r *rpc.Request) {
 	a.mu.Lock()
 	if s := a.sessions[p.SessionID]; s != nil {
 		s.cwd = p.Cwd
+		chosen = s.chosen
 	} else {
-		a.sessions[p.SessionID] = &session{id: p.SessionID, cwd: p.Cwd}
+		a.sessions[p.SessionID] = &session{id: p.SessionID, cwd: p.Cwd, chosen: chosen}
 	}
 	a.mu.Unlock()
-	a.reply(r, struct{}{})
+	a.reply(r, a.withSettings(map[string]any{}, chosen))
 }
 
 // prompt registers the turn before the next message is read, so that a cancel
@@ -192,6 +200,11 @@ func (a *agent) prompt(ctx context.Context, c *rpc.Conn, r *rpc.Request) {
 	t := &turn{
 		voice: acpVoice{conn: c, session: s.id, stdout: a.stdout}, store: a.store, journal: a.journal,
 		session: s.id, cwd: s.cwd, text: text.String(), can: a.can,
+		chosen: func() string {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return s.chosen.String()
+		},
 	}
 	turnCtx, cancel := context.WithCancelCause(ctx)
 	a.running[t] = cancel

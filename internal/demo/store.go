@@ -16,8 +16,8 @@ var errNoSession = errors.New("demo: no such session")
 // maxAnswerBytes is how much of a turn's answer is kept for a later load.
 const maxAnswerBytes = 64 << 10
 
-// store keeps each session in a file of JSON lines: cwd first, then prompts and
-// answers. Lines are only appended, each in one write, so that a long session
+// store keeps each session in a file of JSON lines: cwd first, then prompts,
+// answers and choices. Lines are only appended, each in one write, so that a long session
 // costs no more a turn than a short one and a kill can spoil only the last.
 type store struct {
 	dir string
@@ -33,6 +33,8 @@ type entry struct {
 	Cwd    *string `json:"cwd,omitempty"`
 	Prompt *string `json:"prompt,omitempty"`
 	Answer *string `json:"answer,omitempty"`
+	// Chosen are all choices as they are from here on.
+	Chosen *choices `json:"chosen,omitempty"`
 }
 
 func (s *store) path(id string) (string, error) {

@@ -22,7 +22,8 @@ type turn struct {
 	session string
 	cwd     string
 	text    string
-	can     string // what the client was said to be able to do, as JSON
+	can     string        // what the client was said to be able to do, as JSON
+	chosen  func() string // what the client has chosen; nil: there is nothing to choose
 
 	earlier []string        // the session's earlier prompts, read when asked for
 	answer  strings.Builder // what was said, for a later load
@@ -82,6 +83,11 @@ func (t *turn) do(ctx context.Context, word, rest string) error {
 		return t.stream(ctx, rest)
 	case "history":
 		return t.say(strings.Join(t.earlier, "\n"))
+	case "settings":
+		if t.chosen == nil {
+			return t.say("nothing can be chosen")
+		}
+		return t.say(t.chosen())
 	case "cwd":
 		return t.say(t.cwd)
 	case "env":
@@ -123,7 +129,7 @@ func (t *turn) do(ctx context.Context, word, rest string) error {
 const help = `The demo raider knows these first words:
 echo TEXT, sleep SECONDS, ask [TITLE], fail TEXT, tool, think, plan,
 stream N BYTES, history, cwd, env NAME, pid, exit CODE, hang, fork, noise,
-update JSON, call METHOD [JSON], notify METHOD [JSON], can`
+update JSON, call METHOD [JSON], notify METHOD [JSON], can, settings`
 
 // say says text as one piece of the answer.
 func (t *turn) say(text string) error {
