@@ -283,6 +283,11 @@ func raiderKeys() []key[Raider] {
 			about: "who answers the raider's requests for files, terminals, forms and extensions: client, the one that sent the running prompt or another of the session's that can; worker, which serves files and terminals itself within the session's directories, and leaves the rest to the client; or refuse",
 		},
 		{
+			path: "open", field: func(r *Raider) any { return &r.Open }, def: OpenEager, shown: "eager; a stream raider has nothing to open",
+			check: func(r *Raider) string { return checkOneOf(r.Open, OpenEager, OpenLazy) },
+			about: "when a session's agent is started: eager, at session/new, whose answer has its modes and options then; or lazy, with the first prompt. On a slot always with the first prompt",
+		},
+		{
 			path: "idle_ttl", field: func(r *Raider) any { return &r.IdleTTL }, shown: "the fleet's idle_ttl",
 			about: "how long a process of this raider without work is kept",
 		},

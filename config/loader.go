@@ -199,7 +199,7 @@ func (l *loader) fillDefaults() {
 func demoRaider() Raider {
 	return Raider{
 		Name: "demo", Kind: KindDemo, Description: "built in, without a model",
-		OnWorkerLoss: LossFail, ClientMethods: ClientMethodsClient, MaxAttempts: 3, TranscriptBudget: 64 << 10, Permissions: Permissions{Mode: string(policy.ModeDefault)}, Policy: new(policy.Policy),
+		OnWorkerLoss: LossFail, ClientMethods: ClientMethodsClient, Open: OpenEager, MaxAttempts: 3, TranscriptBudget: 64 << 10, Permissions: Permissions{Mode: string(policy.ModeDefault)}, Policy: new(policy.Policy),
 	}
 }
 

@@ -32,6 +32,14 @@ const (
 	ClientMethodsRefuse = "refuse"
 )
 
+// The values of Raider.Open.
+const (
+	// OpenEager: a session's agent is started at session/new.
+	OpenEager = "eager"
+	// OpenLazy: with the session's first prompt.
+	OpenLazy = "lazy"
+)
+
 // The values of Raider.OnWorkerLoss.
 const (
 	LossFail  = "fail"
@@ -66,6 +74,8 @@ type Raider struct {
 	// ClientMethods is ClientMethodsClient (default), ClientMethodsWorker or
 	// ClientMethodsRefuse.
 	ClientMethods string
+	// Open is OpenEager (default) or OpenLazy.
+	Open string
 	// OnWorkerLoss is LossFail (default) or LossRetry.
 	OnWorkerLoss string
 	// MaxAttempts bounds the tries with LossRetry. Default 3.

@@ -28,6 +28,9 @@ type attachment struct {
 	opened chan struct{} // closed when meta is set, or failed
 	gone   chan struct{} // closed when nothing more of it is written
 	before chan struct{} // gone of the connection's earlier hold on the session, nil for none
+	// known is closed when session/new has been answered; nil where the client knows the
+	// session's id already.
+	known  chan struct{}
 	follow *follower
 	pokes  chan struct{} // capacity 1: look at the run records
 	waits  chan struct{} // capacity 1: a prompt was accepted and may have to wait
@@ -49,6 +52,7 @@ type attachment struct {
 	asked      *nats.Subscription            // for what raiders want of the client
 	calls      map[string]context.CancelFunc // of raiders, that the client works on
 	detached   bool
+	told       subjects.Settings // modes and options that the client was told last
 }
 
 // attach returns the connection's hold on the session, a new one if there is none.
@@ -128,6 +132,13 @@ func (a *attachment) open(meta *subjects.SessionMeta, fresh bool, first *loading
 		a.announce()
 		a.startSubmitter()
 		a.startCanceller()
+		if a.known != nil {
+			select {
+			case <-a.known:
+			case <-ctx.Done():
+				return
+			}
+		}
 		a.follow.run(ctx, first)
 	})
 	return true

@@ -260,9 +260,9 @@ type waitingPrompt struct {
 }
 
 // backlog reads a lane's waiting prompts, the running one included, up to a sequence and
-// a number of them; 0 means no limit.
-func (f *FrontDoor) backlog(ctx context.Context, meta subjects.SessionMeta, last uint64, limit int) ([]waitingPrompt, error) {
-	var out []waitingPrompt
+// a number of them; 0 means no limit. opens are of the other messages that were read those
+// that only open the raider: nobody waits for them.
+func (f *FrontDoor) backlog(ctx context.Context, meta subjects.SessionMeta, last uint64, limit int) (out, opens []waitingPrompt, err error) {
 	subject := f.fleet.BacklogLane(meta.Raider, meta.Lane)
 	for from := uint64(1); limit == 0 || len(out) < limit; {
 		var m bus.Message
@@ -272,17 +272,21 @@ func (f *FrontDoor) backlog(ctx context.Context, meta subjects.SessionMeta, last
 			return err
 		})
 		if errors.Is(err, bus.ErrNotFound) || err == nil && last > 0 && m.Seq > last {
-			return out, nil
+			return out, opens, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		from = m.Seq + 1
-		if h, err := subjects.ParsePromptHeader(m.Header); err == nil {
+		switch h, err := subjects.ParsePromptHeader(m.Header); {
+		case err != nil:
+		case h.Kind == subjects.KindOpen:
+			opens = append(opens, waitingPrompt{m.Seq, h})
+		default:
 			out = append(out, waitingPrompt{m.Seq, h})
 		}
 	}
-	return out, nil
+	return out, opens, nil
 }
 
 // unfinished lists the session's prompts that are in BACKLOG now, whoever sent them. own,
@@ -298,7 +302,7 @@ func (f *FrontDoor) unfinished(ctx context.Context, meta subjects.SessionMeta, o
 	if err != nil || last == 0 {
 		return nil, err
 	}
-	all, err := f.backlog(ctx, meta, last, 0)
+	all, _, err := f.backlog(ctx, meta, last, 0)
 	return slices.DeleteFunc(all, func(w waitingPrompt) bool {
 		return w.header.Session != meta.Session || own != nil && w.header.Origin.Attachment == own.id
 	}), err

@@ -119,6 +119,9 @@ func (a *attachment) fromRaider(m *nats.Msg) {
 		a.reply(m, subjects.ClientGone, nil)
 		return
 	}
+	if h.Op == subjects.ClientOpened {
+		return // who opens listens too
+	}
 	if h.Op == subjects.ClientCancel {
 		a.mu.Lock()
 		giveUp := a.calls[h.Call]

@@ -180,6 +180,8 @@ func (c *conn) HandleRequest(_ context.Context, _ *rpc.Conn, r *rpc.Request) {
 		c.serve(r, c.listSessions) //nolint:contextcheck // as above
 	case "session/delete":
 		c.serve(r, c.deleteSession) //nolint:contextcheck // as above
+	case subjects.MethodSetMode, subjects.MethodSetOption:
+		c.serve(r, c.setChoice) //nolint:contextcheck // as above
 	case "session/prompt":
 		// Entered at once: a cancel that comes next must find it.
 		if err := c.prompt(r); err != nil { //nolint:contextcheck // as above

@@ -3,6 +3,7 @@ package frontdoor
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,15 +47,16 @@ func (c *conn) deleteSession(ctx context.Context, r *rpc.Request) error {
 	return nil
 }
 
-// settled waits until no prompt of the session is in the backlog: a run's message leaves it
-// after its transcript entry was written. Not for ever: of a run whose worker was lost
+// settled waits until no prompt of the session is in the backlog, and nothing that opens its
+// raider: a run's message leaves it after its transcript entry was written. Not for ever: of a run whose worker was lost
 // nothing more may come for long.
 func (f *FrontDoor) settled(ctx context.Context, meta subjects.SessionMeta) error {
 	bound, cancel := context.WithTimeout(ctx, f.b.AckWait())
 	defer cancel()
 	for {
-		left, err := f.unfinished(bound, meta, nil)
-		if err == nil && len(left) == 0 {
+		left, opens, err := f.backlog(bound, meta, 0, 0)
+		ours := func(w waitingPrompt) bool { return w.header.Session == meta.Session }
+		if err == nil && !slices.ContainsFunc(left, ours) && !slices.ContainsFunc(opens, ours) {
 			return nil
 		}
 		if ctx.Err() != nil {

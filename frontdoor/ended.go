@@ -69,10 +69,11 @@ func (w *follower) showWaiting(ctx context.Context) {
 	if of == 0 {
 		return
 	}
-	front, err := w.f.backlog(bound, meta, 0, toldPlaces+1)
+	front, opens, err := w.f.backlog(bound, meta, 0, toldPlaces+1)
 	if err != nil {
 		return
 	}
+	of -= len(opens)
 	for i, m := range front {
 		// The first one runs, or is about to: its events tell.
 		if p := m.header.Prompt; p != w.started && m.header.Session == meta.Session && w.a.turn(p) == nil && (i > 0 || w.f.unstarted(bound, p)) {

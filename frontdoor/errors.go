@@ -96,6 +96,15 @@ func promptError(out subjects.Outcome) *rpc.Error {
 	return &rpc.Error{Code: codeRun, Message: message, Data: object(data)}
 }
 
+// choiceRefused is the answer to a mode or an option that the raider refuses.
+func choiceRefused(s subjects.SessionID, fault subjects.RunError) *rpc.Error {
+	data := map[string]any{"raiderfleet": map[string]any{"session": s}, "code": fault.Code}
+	if len(fault.Data) > 0 {
+		data["data"] = fault.Data
+	}
+	return &rpc.Error{Code: codeRun, Message: fault.Message, Data: object(data)}
+}
+
 // object renders v, which always can be.
 func object(v any) json.RawMessage {
 	text, err := json.Marshal(v)

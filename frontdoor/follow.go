@@ -399,6 +399,8 @@ func (w *follower) deliver(ctx context.Context, e event) {
 		w.conclude(h.Prompt, w.whole(ctx, out))
 	case subjects.EventNote:
 		w.note(body)
+	case subjects.EventSettings:
+		w.settings(body)
 	case subjects.EventExtension:
 		w.toClient(body)
 	default: // of a newer version

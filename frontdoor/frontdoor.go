@@ -36,6 +36,9 @@ type Raider struct {
 	Name        subjects.Raider
 	Description string
 	Prompt      PromptCapabilities
+	// Eager: a session's raider is opened at session/new, so that the answer has its modes
+	// and options. Default: with the first prompt.
+	Eager bool
 }
 
 // Config configures a front door. The zero value of a field is its default.
@@ -79,8 +82,10 @@ type FrontDoor struct {
 	fallback binding // of a session/new that names no raider
 	// submitFor is the constant of that name; tests shorten it.
 	submitFor time.Duration
-	agents    agents
-	missed    chan struct{} // capacity 1: a stream was not there
+	// openFor is the constant of that name; tests change it.
+	openFor time.Duration
+	agents  agents
+	missed  chan struct{} // capacity 1: a stream was not there
 
 	mu     sync.Mutex // guards the rest
 	conns  map[*conn]struct{}
@@ -102,7 +107,7 @@ func New(b *bus.Bus, c Config) (*FrontDoor, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	f := &FrontDoor{
-		b: b, c: c, fleet: b.Fleet(), started: time.Now(), submitFor: submitFor,
+		b: b, c: c, fleet: b.Fleet(), started: time.Now(), submitFor: submitFor, openFor: openFor,
 		raiders: make(map[subjects.Raider]Raider, len(c.Raiders)), conns: map[*conn]struct{}{},
 		missed: make(chan struct{}, 1),
 	}

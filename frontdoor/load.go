@@ -1,10 +1,12 @@
 package frontdoor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"math"
+	"sync"
 	"time"
 
 	"raiderfleet/internal/bus"
@@ -165,11 +167,34 @@ func (w *follower) finishLoad(ctx context.Context, l *loading) {
 		return
 	}
 	l.answered = true
+	meta, agent, err := w.chosen(ctx)
+	if err != nil {
+		answerError(w.a.log, l.req, w.f.fault(err, "session", string(w.a.session)))
+		return
+	}
 	result := map[string]any{}
+	w.a.show(result, w.f.settingsOf(meta, agent))
 	if l.incomplete {
 		result["_meta"] = map[string]any{"raiderfleet/incomplete": true}
 	}
 	answer(w.a.log, l.req, result)
+	if len(agent.Commands) > 0 {
+		w.a.update(agent.Commands) // whoever comes late has missed it
+	}
+}
+
+// chosen reads what the session's modes and options are.
+func (w *follower) chosen(ctx context.Context) (subjects.SessionMeta, subjects.SessionAgent, error) {
+	var meta subjects.SessionMeta
+	var metaErr error
+	var reading sync.WaitGroup
+	reading.Go(func() { meta, _, metaErr = w.a.c.meta(ctx, string(w.a.session)) })
+	agent, err := w.f.agentOf(ctx, w.a.c.principal, w.a.session)
+	reading.Wait()
+	if agent.InnerID == "" {
+		w.f.refresh(ctx) // nothing but the raider's is known
+	}
+	return meta, agent, cmp.Or(metaErr, err)
 }
 
 // transcript reads the next entry of the session's transcript.

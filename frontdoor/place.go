@@ -48,10 +48,11 @@ func (w *follower) look(ctx context.Context) []queuePlace {
 	for _, n := range counts { // of each principal on a slot
 		of += int(n) //nolint:gosec // far below
 	}
-	front, err := w.f.backlog(bound, meta, 0, toldPlaces+1)
+	front, opens, err := w.f.backlog(bound, meta, 0, toldPlaces+1)
 	if err != nil {
 		return nil
 	}
+	of -= len(opens)
 	var out []queuePlace
 	for i, m := range front {
 		if _, mine := waiting[m.header.Prompt]; mine {

@@ -246,9 +246,39 @@ func (c *conn) newSession(ctx context.Context, r *rpc.Request) error {
 	if err != nil {
 		return err
 	}
-	answer(c.log, r, map[string]any{"sessionId": meta.Session})
+	// The client gets nothing of a session that it does not know yet.
+	a.known = make(chan struct{})
+	defer close(a.known)
 	a.open(&meta, true, nil)
+	chosen, err := a.first(ctx, meta)
+	if err != nil {
+		a.forget()
+		a.end()
+		return err
+	}
+	result := map[string]any{"sessionId": meta.Session}
+	a.show(result, chosen)
+	answer(c.log, r, result)
 	return nil
+}
+
+// first are the settings that session/new answers with.
+func (a *attachment) first(ctx context.Context, meta subjects.SessionMeta) (subjects.Settings, error) {
+	var agent subjects.SessionAgent
+	if a.f.raiders[meta.Raider].Eager && meta.Slot == "" {
+		err := a.wait(ctx)
+		if err == nil {
+			a.openAhead(ctx, meta)
+			agent, err = a.f.agentOf(ctx, meta.Principal, meta.Session)
+		}
+		if err != nil {
+			return subjects.Settings{}, err
+		}
+	}
+	if agent.InnerID == "" {
+		a.f.refresh(ctx) // nothing but the raider's is known
+	}
+	return a.f.settingsOf(meta, agent), nil
 }
 
 // meta reads a session of the client's principal.

@@ -35,6 +35,9 @@ const (
 	ClientNotify ClientOp = "notify"
 	// ClientCancel: a call's answer is not wanted any more. Not answered.
 	ClientCancel ClientOp = "cancel"
+	// ClientOpened: the session's raider has been opened, or can't be. Not answered. It is
+	// for the front door alone; Call is the id of the open.
+	ClientOpened ClientOp = "opened"
 )
 
 // ClientHeader is the header of a message on rf.F.client.<frontdoor>.<attachment>; its data
@@ -78,7 +81,7 @@ func (h ClientHeader) Header() nats.Header {
 func ParseClientHeader(n nats.Header) (ClientHeader, error) {
 	h := ClientHeader{Op: ClientOp(n.Get(HeaderOp)), Call: n.Get(HeaderCall), Payload: n.Get(HeaderPayload)}
 	switch h.Op {
-	case ClientCall, ClientNotify, ClientCancel:
+	case ClientCall, ClientNotify, ClientCancel, ClientOpened:
 	default:
 		return ClientHeader{}, fmt.Errorf("header %s: unknown %q", HeaderOp, shorten(string(h.Op)))
 	}

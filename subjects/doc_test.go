@@ -152,7 +152,7 @@ func bodies() map[string]any {
 		"ControlReply": ControlReply{}, "AttachedReply": AttachedReply{}, "RunRecord": RunRecord{}, "Outcome": Outcome{},
 		"CancelMark": CancelMark{}, "SessionMeta": SessionMeta{}, "SessionAgent": SessionAgent{}, "Node": Node{},
 		"UserMessage": UserMessage{}, "AskBody": AskBody{}, "AskDone": AskDone{}, "Note": Note{}, "FleetEvent": FleetEvent{},
-		"TranscriptEntry": TranscriptEntry{},
+		"TranscriptEntry": TranscriptEntry{}, "SettingsBody": SettingsBody{},
 	}
 }
 
@@ -160,7 +160,7 @@ func bodies() map[string]any {
 func parts() map[string]bool {
 	return map[string]bool{
 		"Owner": true, "LaneStatus": true, "Agent": true, "RunError": true, "Origin": true,
-		"PromptHeader": true, "ClientHeader": true, "EventHeader": true, "Layout": true,
+		"PromptHeader": true, "ClientHeader": true, "EventHeader": true, "Layout": true, "Settings": true, "Wish": true,
 	}
 }
 

@@ -47,7 +47,8 @@ type PromptKind string
 const (
 	// KindPrompt runs a prompt.
 	KindPrompt PromptKind = "prompt"
-	// KindOpen opens the session's raider without a prompt.
+	// KindOpen opens the session's raider without a prompt. It is no promise: it has no run
+	// record and no outcome, and may be withdrawn by deleting its message.
 	KindOpen PromptKind = "open"
 )
 
@@ -69,6 +70,8 @@ const (
 	EventOutcome EventKind = "outcome"
 	// EventNote: Note. Something a client may be told, such as session.error.
 	EventNote EventKind = "note"
+	// EventSettings: SettingsBody. Modes or options are others than clients were told.
+	EventSettings EventKind = "settings"
 	// EventExtension: an object with method and params, a notification of the raider that
 	// is none of ACP's. Only clients that are there get it.
 	EventExtension EventKind = "extension"

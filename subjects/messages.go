@@ -110,6 +110,8 @@ const (
 	// ControlReset forgets the agent's session: what runs goes on, the session's next run
 	// starts a new process and a new session in it. The record of it was deleted before.
 	ControlReset ControlOp = "reset"
+	// ControlSet sets a mode or an option in the session's process, once for each Call.
+	ControlSet ControlOp = "set"
 )
 
 // ControlRequest is the body of a request to rf.F.control.<lane>.
@@ -121,16 +123,26 @@ type ControlRequest struct {
 	Ask       AskID     `json:"ask,omitempty"`
 	// Outcome is the raw outcome of session/request_permission, on an answer only.
 	Outcome json.RawMessage `json:"outcome,omitempty"`
-	// By names who answered, for the record: an attachment, "cli", …
+	// By names who answered, for the record: an attachment, "cli", … On a set it is
+	// SettingsBody.Origin.
 	By string `json:"by,omitempty"`
+	// On a set only: Call names it, so that one that comes again is done once. Method and
+	// Params are as in a Wish; Wish is its number when it is one.
+	Call   string          `json:"call,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Wish   uint64          `json:"wish,omitempty"`
 }
 
 // ControlReply is the body of the answer. An empty Error means that it was done.
 type ControlReply struct {
 	Error string `json:"error,omitempty"`
-	// Decided is true when an answer came after the ask had been decided, and of a close
-	// when the session has no raider here any more.
+	// Decided is true when an answer came after the ask had been decided, and of a close or
+	// a set when the session has no raider here any more.
 	Decided bool `json:"decided,omitempty"`
+	// Result is the raider's raw answer to a set, Fault its error.
+	Result json.RawMessage `json:"result,omitempty"`
+	Fault  *RunError       `json:"fault,omitempty"`
 }
 
 // AttachedReply is a front door's answer on rf.F.attached.<session>.
@@ -231,8 +243,12 @@ type SessionMeta struct {
 	AdditionalDirectories []string        `json:"additional_directories,omitempty"`
 	MCPServers            json.RawMessage `json:"mcp_servers,omitempty"`
 	Title                 string          `json:"title,omitempty"`
-	Created               time.Time       `json:"created"`
-	Updated               time.Time       `json:"updated"`
+	// Wishes are what was chosen while there was no process, Wished is the N of the last one
+	// that there ever was.
+	Wishes  []Wish    `json:"wishes,omitempty"`
+	Wished  uint64    `json:"wished,omitempty"`
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
 }
 
 // Binding names what the session's agent belongs to: "acp:<session>" or "slot:<slot>".
@@ -253,6 +269,13 @@ type SessionAgent struct {
 	CanLoad bool `json:"can_load,omitempty"`
 	// Rules are the session's permission rules (allow_always).
 	Rules []string `json:"rules,omitempty"`
+	// Settings are what the agent offers, and what is chosen now: it is set again when the
+	// agent's process starts again.
+	Settings Settings `json:"settings,omitzero"`
+	// Commands is the agent's last available_commands_update, raw.
+	Commands json.RawMessage `json:"commands,omitempty"`
+	// Settled is the N of the last Wish that has been applied.
+	Settled uint64 `json:"settled,omitempty"`
 }
 
 // NodeState is a process's state in NODES.
@@ -305,6 +328,8 @@ type Agent struct {
 	Info json.RawMessage `json:"info,omitempty"`
 	// AuthMethods is authMethods.
 	AuthMethods json.RawMessage `json:"auth_methods,omitempty"`
+	// Settings are what it offered in its last new session.
+	Settings Settings `json:"settings,omitzero"`
 }
 
 // Updates are the updates in the body of an EventUpdate event: the params of one or more

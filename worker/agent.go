@@ -1,29 +1,77 @@
 package worker
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"raiderfleet/internal/bus"
 	"raiderfleet/subjects"
 )
 
-// recall reads what is known of the agent's session.
+// recall reads what is known of the agent's session, and what was wished for it: whoever
+// finds no process, and wishes then, must find that this one has read it.
 func (p *process) recall() error {
 	return p.l.do(func(ctx context.Context) error {
 		var agent subjects.SessionAgent
-		_, err := p.l.w.b.GetJSON(ctx, p.l.w.fleet.SessionsBucket(), subjects.AgentKey(p.meta.Principal, p.meta.Session), &agent)
-		if err != nil && !errors.Is(err, bus.ErrNotFound) && !errors.Is(err, bus.ErrCorrupt) {
+		var meta subjects.SessionMeta
+		var agentErr, metaErr error
+		var reading sync.WaitGroup
+		get := func(key string, to any) error {
+			_, err := p.l.w.b.GetJSON(ctx, p.l.w.fleet.SessionsBucket(), key, to)
+			if errors.Is(err, bus.ErrNotFound) || errors.Is(err, bus.ErrCorrupt) {
+				return nil
+			}
 			return err
+		}
+		reading.Go(func() { metaErr = get(subjects.MetaKey(p.meta.Principal, p.meta.Session), &meta) })
+		agentErr = get(subjects.AgentKey(p.meta.Principal, p.meta.Session), &agent)
+		reading.Wait()
+		if agentErr != nil || metaErr != nil {
+			return cmp.Or(agentErr, metaErr)
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.agent = agent
+		p.agent, p.wishes = agent, meta.Wishes
 		return nil
 	})
+}
+
+func (p *process) wished() []subjects.Wish {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wishes
+}
+
+// news says whether there is more to note of the agent's session than was read of it.
+func (p *process) news(read subjects.SessionAgent) bool {
+	now := p.known()
+	return now.Settled != read.Settled || !bytes.Equal(now.Commands, read.Commands) ||
+		!bytes.Equal(now.Settings.Modes, read.Settings.Modes) || !bytes.Equal(now.Settings.Options, read.Settings.Options)
+}
+
+// catchUp applies wishes that a process has missed which was just starting.
+func (p *process) catchUp(r *run) error {
+	if r.meta.Wished <= p.known().Settled {
+		return nil
+	}
+	wishes := p.unsettled(r.meta.Wishes)
+	if len(wishes) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, startTimeout)
+	defer cancel()
+	if err := p.restore(ctx, r, p.known().Settings, wishes); err != nil {
+		return err
+	}
+	agent := p.known()
+	p.bind(r, agent.InnerID, agent.CanLoad, false)
+	return nil
 }
 
 func (p *process) known() subjects.SessionAgent {
@@ -113,15 +161,15 @@ func (p *process) sessionLost(r *run, meta subjects.SessionMeta, cause error) {
 		instead = "it is given the conversation so far"
 	}
 	body, err := json.Marshal(subjects.Note{
-		Type: subjects.SessionError, Binding: meta.Binding(), Error: text, Run: r.header.Prompt,
+		Type: subjects.SessionError, Binding: meta.Binding(), Error: text, Run: r.prompt(),
 		Text: "The agent's earlier session could not be loaded; " + instead + ".",
 	})
 	if err == nil {
-		_ = p.l.out.append(meta.Session, subjects.EventNote, r.header.Prompt, body, nil) // fails only with the lane
+		_ = p.l.out.append(meta.Session, subjects.EventNote, r.prompt(), body, nil) // fails only with the lane
 	}
 	p.l.w.tell(subjects.FleetEvent{
 		Kind: subjects.SessionError, Raider: p.l.raider.Name, Lane: p.l.id, Session: meta.Session,
-		Principal: meta.Principal, Prompt: r.header.Prompt, Binding: meta.Binding(), Error: text,
+		Principal: meta.Principal, Prompt: r.prompt(), Binding: meta.Binding(), Error: text,
 	})
 }
 

@@ -57,10 +57,15 @@ func (l *lane) control(req subjects.ControlRequest) subjects.ControlReply {
 		// A run that has ended may still be settled: the lane leaves when it is idle.
 		has := p != nil && p.session == req.Session && p.meta.Principal == req.Principal
 		if has || r != nil && r.header.Session == req.Session && r.header.Principal == req.Principal {
+			if r != nil && r.header.Kind == subjects.KindOpen {
+				r.stop(errRunOver)
+			}
 			l.evict()
 			return subjects.ControlReply{}
 		}
 		return subjects.ControlReply{Decided: true}
+	case subjects.ControlSet:
+		return l.set(req)
 	case subjects.ControlReset:
 		return l.reset(req)
 	default:
@@ -145,7 +150,7 @@ func (l *lane) status() subjects.LaneStatus {
 		s.State = "releasing"
 	}
 	if l.run != nil {
-		s.Session, s.Principal, s.Prompt = l.run.header.Session, l.run.header.Principal, l.run.header.Prompt
+		s.Session, s.Principal, s.Prompt = l.run.header.Session, l.run.header.Principal, l.run.prompt()
 	}
 	if l.proc != nil {
 		s.PID = l.proc.sp.PID()
@@ -159,7 +164,7 @@ func (l *lane) status() subjects.LaneStatus {
 // lookForMark reads the run's cancel mark, in the background of a renewal: a cancel
 // whose request got lost is found all the same.
 func (l *lane) lookForMark(r *run) {
-	if r.wasCancelled() {
+	if r.wasCancelled() || r.header.Kind == subjects.KindOpen {
 		return
 	}
 	r.spawn(func() {

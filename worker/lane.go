@@ -52,9 +52,10 @@ type lane struct {
 	early chan bus.Message // see lookEarly; nil when it has been looked at
 
 	// Used by serve's goroutine only.
-	after uint64                           // the sequence in BACKLOG of the last prompt that has ended here
-	told  map[subjects.SessionID][]toldRun // see keepRun
-	tail  chan struct{}                    // closed when what follows from its end has been done; nil: nothing yet
+	opened bool                             // the last message was an open, no prompt
+	after  uint64                           // the sequence in BACKLOG of the last prompt that has ended here
+	told   map[subjects.SessionID][]toldRun // see keepRun
+	tail   chan struct{}                    // closed when what follows from its end has been done; nil: nothing yet
 
 	renewing sync.Mutex // held while a renewal is published
 
@@ -244,9 +245,13 @@ func (l *lane) work() (place bool, err error) {
 		if err != nil {
 			return place, err
 		}
-		again = ran
+		// An open keeps nobody from a place: what waits behind it is the session's own prompt.
+		again = ran && (again || !l.opened)
 		if ran {
 			continue
+		}
+		if l.opened && l.procEnded() == nil {
+			return place, nil // the raider could not be opened: nothing is warm
 		}
 		// Nothing waits: stay warm, without a place and without polling.
 		l.warm(true)

@@ -23,6 +23,9 @@ func (w *Worker) tellJoined() {
 
 // tellSpawned says that a run has its raider process.
 func (l *lane) tellSpawned(r *run, p *process, warm bool) {
+	if r.header.Kind == subjects.KindOpen {
+		return // no prompt of anybody's
+	}
 	l.w.tell(subjects.FleetEvent{
 		Kind: subjects.RaiderSpawned, Raider: l.raider.Name, Lane: l.id,
 		Session: r.header.Session, Principal: r.header.Principal, Prompt: r.header.Prompt,

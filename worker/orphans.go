@@ -122,6 +122,9 @@ func (w *Worker) refuse(ctx context.Context, raider subjects.Raider, m bus.Messa
 	if err != nil {
 		return w.b.DeleteMessage(ctx, w.fleet.BacklogStream(), m.Seq) // not written by a front door
 	}
+	if h.Kind == subjects.KindOpen {
+		return w.b.DeleteMessage(ctx, w.fleet.BacklogStream(), m.Seq) // nobody is to be told
+	}
 	_, lane, _, err := w.fleet.ParseBacklog(m.Subject)
 	if err != nil {
 		return err

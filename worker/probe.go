@@ -58,6 +58,29 @@ func (w *Worker) learn(name subjects.Raider, answer json.RawMessage) {
 	}
 }
 
+// learnSettings notes what an agent offers in a new session.
+func (w *Worker) learnSettings(name subjects.Raider, s subjects.Settings) {
+	if len(s.Modes)+len(s.Options) > maxAgent {
+		w.log.Warn("the agent's modes and options are too large to be told", "raider", string(name))
+		return
+	}
+	if w.agents.setSettings(name, s) {
+		signal(w.learnt)
+	}
+}
+
+func (a *agents) setSettings(name subjects.Raider, s subjects.Settings) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x, ok := a.known[name]
+	if !ok || string(x.Settings.Modes) == string(s.Modes) && string(x.Settings.Options) == string(s.Options) {
+		return false // one of which nothing else is known is not told of
+	}
+	x.Settings = s
+	a.known[name] = x
+	return true
+}
+
 // set notes what is known of an agent; false when it was known.
 func (a *agents) set(name subjects.Raider, x subjects.Agent) bool {
 	a.mu.Lock()
@@ -65,6 +88,9 @@ func (a *agents) set(name subjects.Raider, x subjects.Agent) bool {
 	old, ok := a.known[name]
 	if ok && string(old.Capabilities) == string(x.Capabilities) && string(old.Info) == string(x.Info) && string(old.AuthMethods) == string(x.AuthMethods) {
 		return false
+	}
+	if x.Settings.None() {
+		x.Settings = old.Settings // initialize says nothing of them
 	}
 	if a.known == nil {
 		a.known = map[subjects.Raider]subjects.Agent{}

@@ -13,6 +13,7 @@ import (
 
 	"raiderfleet/internal/rawjson"
 	"raiderfleet/internal/rpc"
+	"raiderfleet/internal/settings"
 	"raiderfleet/internal/shim"
 	"raiderfleet/subjects"
 )
@@ -48,6 +49,9 @@ type process struct {
 	tail    *tail
 	calls   clientCalls
 	host    host
+	choices choices
+	opened  chan struct{} // closed when it has been opened, or can't be
+	isOpen  atomic.Bool   // it has been
 	readers sync.WaitGroup
 	stopped chan struct{} // closed when the readers have ended
 
@@ -61,8 +65,10 @@ type process struct {
 
 	writing sync.Mutex // held while agent is stored
 
-	mu    sync.Mutex // guards agent
+	mu    sync.Mutex // guards the rest
 	agent subjects.SessionAgent
+	// wishes are the session's, read when the process starts.
+	wishes []subjects.Wish
 }
 
 // processFor returns the raider process of the run's session: the one that is there, or
@@ -74,10 +80,13 @@ func (l *lane) processFor(r *run) (*process, error) {
 	l.mu.Unlock()
 	if p != nil {
 		if p.session == r.header.Session && p.alive() && !p.stale.Load() {
-			p.prompt.Store(r.header.Prompt)
+			p.prompt.Store(r.prompt())
 			p.tail.begin()
 			p.calls.from(r.header.Origin)
 			l.tellSpawned(r, p, true)
+			if err := p.catchUp(r); err != nil {
+				return nil, p.explain(err)
+			}
 			return p, nil
 		}
 		l.endProcess(nil) // a slot keeps at most one
@@ -90,6 +99,8 @@ func (l *lane) processFor(r *run) (*process, error) {
 			return nil, err
 		}
 		err = p.open(r, meta)
+		p.isOpen.Store(err == nil)
+		close(p.opened)
 		if err == nil {
 			l.tellSpawned(r, p, false)
 			return p, nil
@@ -98,7 +109,8 @@ func (l *lane) processFor(r *run) (*process, error) {
 		again := !answered && p.ending() && !p.missedDeadline()
 		err = p.explain(err)
 		l.endProcess(errReleased)
-		if !again || try == startTries || !r.pause(pause) {
+		// What only opens it leaves that to the prompt, which may wait for it.
+		if !again || try == startTries || r.header.Kind == subjects.KindOpen || !r.pause(pause) {
 			return nil, err
 		}
 		pause *= 4
@@ -152,8 +164,8 @@ func (l *lane) start(r *run, meta subjects.SessionMeta) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("raider %s could not be started: %w", l.raider.Name, err)
 	}
-	p := &process{l: l, sp: sp, session: meta.Session, meta: meta, dir: dir, tail: &tail{}, stopped: make(chan struct{})}
-	p.prompt.Store(r.header.Prompt)
+	p := &process{l: l, sp: sp, session: meta.Session, meta: meta, dir: dir, tail: &tail{}, opened: make(chan struct{}), stopped: make(chan struct{})}
+	p.prompt.Store(r.prompt())
 	p.calls.from(r.header.Origin)
 	p.conn = rpc.NewConn(sp.Stdout(), sp.Stdin(), p, rpc.Options{
 		SkipNoise: func([]byte) {
@@ -222,16 +234,20 @@ func (p *process) open(r *run, meta subjects.SessionMeta) error {
 		where["sessionId"] = agent.InnerID
 		p.inner = agent.InnerID
 		if rawjson.IsObject(caps.Agent.Session.Resume) {
-			_, err = p.conn.Call(ctx, "session/resume", where) // without a replay that nobody needs
+			answer, err = p.conn.CallMarked(ctx, "session/resume", where, p.answered) // without a replay that nobody needs
 		}
 		if err != nil && caps.Agent.LoadSession && ctx.Err() == nil {
 			p.swallow.Store(true) // its replay is in the transcript already
-			_, err = p.conn.Call(ctx, "session/load", where)
+			answer, err = p.conn.CallMarked(ctx, "session/load", where, p.answered)
 			p.swallow.Store(false)
 		}
 		delete(where, "sessionId")
 		if err == nil {
-			if agent.Home == p.l.w.c.Name {
+			p.learnt(answer)
+			if err := p.restore(ctx, r, agent.Settings, p.wished()); err != nil {
+				return err
+			}
+			if agent.Home == p.l.w.c.Name && !p.news(agent) {
 				return nil
 			}
 			// What it learns from now on is here.
@@ -246,13 +262,18 @@ func (p *process) open(r *run, meta subjects.SessionMeta) error {
 		}
 		p.sessionLost(r, meta, err)
 	}
-	answer, err = p.conn.Call(ctx, "session/new", where)
+	answer, err = p.conn.CallMarked(ctx, "session/new", where, p.answered)
 	if err != nil {
 		return fmt.Errorf("session/new: %w", err)
 	}
 	id, _ := rawjson.Get(answer, "sessionId")
 	if json.Unmarshal(id, &p.inner) != nil || p.inner == "" {
 		return errors.New("session/new: the agent gave no session id")
+	}
+	p.learnt(answer)
+	p.l.w.learnSettings(p.l.raider.Name, settings.Of(answer))
+	if err := p.restore(ctx, r, agent.Settings, p.wished()); err != nil {
+		return err
 	}
 	p.embeds = caps.Agent.Prompt.Embedded
 	p.settle = func(r *run) { p.bind(r, p.inner, caps.Agent.LoadSession, true) }
@@ -386,10 +407,11 @@ func (p *process) HandleNotification(_ context.Context, _ *rpc.Conn, method stri
 		p.tellClient(method, params)
 		return
 	}
+	update, _ := rawjson.Get(params, "update")
+	p.overhear(update) //nolint:contextcheck // the lane's life bounds it
 	if p.swallow.Load() {
 		return
 	}
-	update, _ := rawjson.Get(params, "update")
 	body, err := rawjson.Set(params, "sessionId", quote(string(p.session)))
 	if err != nil || !rawjson.IsObject(update) {
 		p.l.w.log.Warn("raider sent an update that is no object", "raider", string(p.l.raider.Name))

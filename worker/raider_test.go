@@ -20,7 +20,9 @@ import (
 // fault there can't hide itself. Its arguments are what it does at the start: "exit",
 // "banner", "load" (it can load sessions), "resume" (it can resume them), "embeds" (it takes
 // resources), "failfirst F N" (it ends until F has N lines, one for each start), "forgetful"
-// (it says that it can load and can't) or "stubborn" (only SIGKILL ends it). A prompt's text is its script, steps divided by ';':
+// (it says that it can load and can't), "modes" (it has modes and a model to choose, and
+// forgets both with its process; F of "setnote F" gets what is set) or "stubborn" (only
+// SIGKILL ends it). A prompt's text is its script, steps divided by ';':
 //
 //	note F       append "<pid> <session>" to file F
 //	wait F       wait until F exists, or for a cancel, which ends the turn as cancelled
@@ -37,6 +39,9 @@ import (
 //	stderr T     write T to stderr
 //	error T      answer with an error
 //	kill         kill -9 itself
+//	settings     say what is chosen
+//	mode M       choose mode M by itself, and tell
+//	commands N   tell of a command N
 func raiderMain(args []string) int {
 	has := func(arg string) bool {
 		return slices.Contains(args, arg)
@@ -67,7 +72,16 @@ func raiderMain(args []string) int {
 		ossignal.Ignore(syscall.SIGTERM)
 		defer func() { select {} }()
 	}
-	a := &agent{cancel: make(chan struct{}, 1), answers: map[string]chan json.RawMessage{}}
+	a := &agent{cancel: make(chan struct{}, 1), answers: map[string]chan json.RawMessage{}, mode: "work", model: "small"}
+	if i := slices.Index(args, "setnote"); i >= 0 {
+		a.setNote = args[i+1]
+	}
+	settings := func() string {
+		if !has("modes") {
+			return ""
+		}
+		return "," + a.modes() + "," + a.options()
+	}
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 32<<20)
 	for in.Scan() {
@@ -91,7 +105,7 @@ func raiderMain(args []string) int {
 				}
 				a.wait(args[2], nil)
 			}
-			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"inner-%d"}}`, m.ID, os.Getpid())
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"inner-%d"%s}}`, m.ID, os.Getpid(), settings())
 			if has("slownew") {
 				_ = os.WriteFile(args[2]+".answered", nil, 0o600)
 			}
@@ -107,7 +121,9 @@ func raiderMain(args []string) int {
 				continue
 			}
 			a.chunk(m.Params.SessionID, "replayed")
-			a.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{%s}}`, m.ID, strings.TrimPrefix(settings(), ","))
+		case "session/set_mode", "session/set_config_option":
+			a.set(m)
 		case "session/cancel":
 			select {
 			case a.cancel <- struct{}{}:
@@ -139,6 +155,9 @@ type agentMessage struct {
 	Error  json.RawMessage `json:"error"`
 	Params struct {
 		SessionID string       `json:"sessionId"`
+		ModeID    string       `json:"modeId"`
+		ConfigID  string       `json:"configId"`
+		Value     string       `json:"value"`
 		Prompt    []agentBlock `json:"prompt"`
 	} `json:"params"`
 }
@@ -158,8 +177,55 @@ type agent struct {
 
 	mu       sync.Mutex // guards stdout and the rest
 	asked    int
-	terminal string // the turn's own
 	answers  map[string]chan json.RawMessage
+	terminal string // the turn's own
+	mode     string
+	model    string
+	setNote  string
+}
+
+func (a *agent) modes() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return fmt.Sprintf(`"modes":{"currentModeId":%q,"availableModes":[{"id":"work","name":"W","_meta":{"n":1.0}},{"id":"plan","name":"P"}]}`, a.mode)
+}
+
+// options has one that only the large model has.
+func (a *agent) options() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	more := ""
+	if a.model == "large" {
+		more = `,{"id":"deep","name":"Deep","type":"boolean","currentValue":false}`
+	}
+	return fmt.Sprintf(`"configOptions":[{"id":"model","name":"M","type":"select","currentValue":%q,"options":[{"value":"small","name":"S"},{"value":"large","name":"L"},{"value":"secret","name":"X"}],"new":1e400}%s]`, a.model, more)
+}
+
+// set knows every mode and model but "party" and "secret", which it refuses.
+func (a *agent) set(m agentMessage) {
+	chosen := m.Params.ModeID + m.Params.Value
+	if a.setNote != "" {
+		if f, err := os.OpenFile(a.setNote, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600); err == nil {
+			_, _ = fmt.Fprintln(f, chosen)
+			_ = f.Close()
+		}
+	}
+	if chosen == "party" || chosen == "secret" {
+		a.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"not here","data":{"asked":%q,"n":1.0}}}`, m.ID, chosen)
+		return
+	}
+	result := ""
+	a.mu.Lock()
+	if m.Method == "session/set_mode" {
+		a.mode = chosen
+	} else if m.Params.ConfigID == "model" {
+		a.model = chosen
+	}
+	a.mu.Unlock()
+	if m.Method == "session/set_config_option" {
+		result = a.options()
+	}
+	a.send(`{"jsonrpc":"2.0","id":%s,"result":{%s}}`, m.ID, result)
 }
 
 func (a *agent) send(format string, args ...any) {
@@ -255,6 +321,18 @@ func (a *agent) turn(m agentMessage) {
 				`{"jsonrpc":"2.0","id":"late","method":"session/request_permission","params":{"sessionId":%q,%s}`, m.ID, session, session, askRest)
 			_ = os.WriteFile(arg, <-c, 0o600)
 			return
+		case "settings":
+			a.mu.Lock()
+			chosen := a.mode + " " + a.model
+			a.mu.Unlock()
+			a.chunk(session, chosen)
+		case "mode":
+			a.mu.Lock()
+			a.mode = arg
+			a.mu.Unlock()
+			a.send(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":{"sessionUpdate":"current_mode_update","currentModeId":%q}}}`, session, arg)
+		case "commands":
+			a.send(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":{"sessionUpdate":"available_commands_update","availableCommands":[{"name":%q,"description":"d","n":1.0}]}}}`, session, arg)
 		case "kill":
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}

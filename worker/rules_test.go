@@ -441,25 +441,3 @@ func TestBehindTheAnswer(t *testing.T) {
 		}
 	}
 }
-
-// What is no prompt is not run as an empty one.
-func TestAKindThatIsNotServedIsRefused(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, 3*time.Second)
-	f.run(nil)
-	s := f.session(nil)
-	p := subjects.NewPrompt()
-	h := subjects.PromptHeader{Prompt: p, Session: s.meta.Session, Principal: s.meta.Principal, Kind: subjects.KindOpen, Priority: "normal"}
-	if _, err := f.b.Publish(t.Context(), &nats.Msg{Subject: f.f.Backlog(s.meta.Raider, s.meta.Lane, s.meta.Principal), Header: h.Header()}); err != nil {
-		t.Fatal(err)
-	}
-	after := s.prompt("note ran")
-	f.want(p, subjects.RunRefused, "open", 10*time.Second)
-	f.want(after, subjects.RunCompleted, "", 10*time.Second)
-	if n := f.notes("ran"); len(n) != 1 {
-		t.Fatal(fmt.Sprint(n))
-	}
-	if k := s.kinds(); k[subjects.EventUser] != 1 || k[subjects.EventOutcome] != 2 {
-		t.Fatalf("events: %v", k)
-	}
-}

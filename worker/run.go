@@ -48,6 +48,14 @@ type run struct {
 	started   sync.WaitGroup
 }
 
+// prompt is the id that is told of the run; empty for one that only opens the raider.
+func (r *run) prompt() subjects.PromptID {
+	if r.header.Kind == subjects.KindOpen {
+		return ""
+	}
+	return r.header.Prompt
+}
+
 // refusal is an error after which nothing has run.
 type refusal struct{ text string }
 
@@ -57,6 +65,10 @@ func (r refusal) Error() string { return r.text }
 // lane is lost; everything else is an outcome.
 func (l *lane) execute(m bus.Message) error {
 	h, err := subjects.ParsePromptHeader(m.Header)
+	l.opened = err == nil && h.Kind == subjects.KindOpen
+	if l.opened {
+		return l.openAhead(h, m.Seq)
+	}
 	if err != nil {
 		// Not written by a front door. It must not hold up the lane.
 		l.w.log.Error("a message in the backlog is no prompt", "lane", string(l.id), "seq", m.Seq, "error", err)
@@ -213,9 +225,6 @@ func (r *run) perform() (subjects.Outcome, error) {
 			return refused("the session is gone"), nil
 		}
 		return subjects.Outcome{State: subjects.RunCancelled}, nil
-	}
-	if r.header.Kind != subjects.KindPrompt {
-		return refused(fmt.Sprintf("worker %s does not serve the kind %q", l.w.c.Name, r.header.Kind)), nil
 	}
 	body, err := r.payload()
 	if err != nil {

@@ -43,6 +43,7 @@ func frontDoorOf(c *config.Config, log *slog.Logger) frontdoor.Config {
 			Name: subjects.Raider(r.Name), Description: r.Description,
 			// What an agent takes is known when it runs; true here must hold.
 			Prompt: frontdoor.PromptCapabilities{EmbeddedContext: r.Kind != config.KindACP},
+			Eager:  r.Open == config.OpenEager && r.Kind != config.KindStream,
 		})
 	}
 	return fc
@@ -56,6 +57,7 @@ func withRaidersOf(fc frontdoor.Config, ready devfleet.Ready) frontdoor.Config {
 		fc.Raiders = append(fc.Raiders, frontdoor.Raider{
 			Name: subjects.Raider(r.Name), Description: r.Description,
 			Prompt: frontdoor.PromptCapabilities{Image: r.Image, Audio: r.Audio, EmbeddedContext: r.EmbeddedContext},
+			Eager:  r.Eager,
 		})
 	}
 	return fc
@@ -101,6 +103,7 @@ func workerOf(c *config.Config, dir string, log *slog.Logger) (worker.Config, er
 			// One directory for all workers of the host: any of them can load a session.
 			wr.Command = []string{exe, "demo", "--state", filepath.Join(dir, "demo")}
 			wr.Agent = &subjects.Agent{Capabilities: json.RawMessage(demo.Capabilities)}
+			wr.Agent.Settings.Modes, wr.Agent.Settings.Options = demo.Settings()
 		case config.KindStream:
 			args, err := stream.Config{
 				Command: r.Command, Engine: r.Engine, Model: r.Model, Packs: r.Packs, Persona: r.Persona,

@@ -28,7 +28,9 @@ func (f *Fleet) backlog(ctx context.Context) ([]stored, error) {
 	err := f.scan(ctx, f.b.Fleet().BacklogStream(), jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
 	}, func() { out = nil }, func(m jetstream.Msg, _ uint64, _ time.Time) error {
-		if s, err := f.parse(m); err == nil { // else not of this version: nothing that we could say of it
+		// One of another version: nothing that we could say of it. What only opens a raider is
+		// no prompt of anybody's.
+		if s, err := f.parse(m); err == nil && s.header.Kind == subjects.KindPrompt {
 			out = append(out, s)
 		}
 		return nil

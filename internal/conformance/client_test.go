@@ -21,14 +21,14 @@ const patience = time.Minute
 // client speaks ACP line by line and keeps all it got. Every line is validated when
 // it comes. Its methods are safe for many goroutines.
 type client struct {
-	tb      testing.TB
-	conn    io.ReadWriteCloser
-	schemas []*protocolSchema
-	ended   chan struct{} // closed when nothing more is read
+	tb    testing.TB
+	conn  io.ReadWriteCloser
+	ended chan struct{} // closed when nothing more is read
 
 	writing sync.Mutex // a line goes out whole
 
 	mu      sync.Mutex // guards the rest
+	schemas []*protocolSchema
 	lastID  int
 	cwds    map[string]string   // of the sessions that session made
 	asked   map[string][]string // methods of open requests by id

@@ -77,8 +77,8 @@ func startFleet(tb testing.TB, change func(*settings)) *fleet {
 		frontDoor: frontdoor.Config{
 			Name: "fd", Version: "test", MaxBacklog: 1000, ReconnectGrace: 2 * time.Second, OnDisconnect: "keep", Logger: log,
 			Raiders: []frontdoor.Raider{
-				{Name: "demo", Description: "demo", Prompt: frontdoor.PromptCapabilities{EmbeddedContext: true}},
-				{Name: "other", Description: "demo", Prompt: frontdoor.PromptCapabilities{EmbeddedContext: true}},
+				{Name: "demo", Description: "demo", Prompt: frontdoor.PromptCapabilities{EmbeddedContext: true}, Eager: true},
+				{Name: "other", Description: "demo", Prompt: frontdoor.PromptCapabilities{EmbeddedContext: true}, Eager: true},
 			},
 		},
 	}
@@ -322,5 +322,8 @@ func (s *settings) streamed(tb testing.TB) {
 	for i := range s.worker.Raiders {
 		r := &s.worker.Raiders[i]
 		r.Kind, r.Command = worker.KindStream, append([]string{exe, "stream-raider"}, args...)
+	}
+	for i := range s.frontDoor.Raiders {
+		s.frontDoor.Raiders[i].Eager = false // there is nothing to open ahead
 	}
 }

@@ -48,6 +48,7 @@ type protocolSchema struct {
 	requests      map[string]*jsonschema.Schema
 	notifications map[string]*jsonschema.Schema
 	fault         *jsonschema.Schema
+	booleans      bool // it knows options that are on or off
 }
 
 // loadSchema compiles the definitions of one schema file. Which of them belongs to
@@ -73,6 +74,7 @@ func loadSchema(path string) (*protocolSchema, error) {
 	}
 	root, _ := doc.(map[string]any)
 	defs, _ := root["$defs"].(map[string]any)
+	_, s.booleans = defs["SessionConfigBoolean"]
 	for name, def := range defs {
 		fields, _ := def.(map[string]any)
 		method, _ := fields["x-method"].(string)

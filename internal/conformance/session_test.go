@@ -176,7 +176,7 @@ func TestLoadInMidTurn(t *testing.T) {
 func TestNotYet(t *testing.T) {
 	t.Parallel()
 	methods := []string{
-		"authenticate", "logout", "session/set_mode", "session/set_config_option",
+		"authenticate", "logout",
 	}
 	onEachKind(t, nil, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()

@@ -178,6 +178,7 @@ func (f *Fleet) ready(s *server.Server, p *parts, c Credentials) (Ready, error) 
 		r.Raiders = append(r.Raiders, Raider{
 			Name: string(fr.Name), Description: fr.Description,
 			Image: fr.Prompt.Image, Audio: fr.Prompt.Audio, EmbeddedContext: fr.Prompt.EmbeddedContext,
+			Eager: fr.Eager,
 		})
 	}
 	if f.o.Dir == "" {

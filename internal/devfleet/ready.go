@@ -49,6 +49,7 @@ type Raider struct {
 	Image           bool   `json:"image,omitempty"`
 	Audio           bool   `json:"audio,omitempty"`
 	EmbeddedContext bool   `json:"embedded_context,omitempty"`
+	Eager           bool   `json:"eager,omitempty"`
 }
 
 // Credentials are what a client of the NATS server signs in with.

@@ -35,6 +35,13 @@ func fateBreaches() []breach {
 		}},
 		{name: "two prompts of one", want: "published under 2 ids", breaks: func(m made) { m.prompts["a"].ids = append(m.prompts["a"].ids, "other") }},
 		{name: "a record of nothing", want: "that nobody published", breaks: func(m made) { m.records["other"] = subjects.RunRecord{State: subjects.RunCancelled} }},
+		{name: "an open with a record", want: "as if by a prompt", breaks: func(m made) {
+			m.opens["o"] = true
+			m.records["o"] = subjects.RunRecord{State: subjects.RunCancelled}
+		}},
+		{name: "an open with an outcome", want: "as if by a prompt", breaks: func(m made) {
+			m.opens["o"], m.told["o"] = true, []subjects.RunState{subjects.RunCompleted}
+		}},
 		{name: "an event that says something else", want: "and an event", breaks: func(m made) { m.told["pa"] = append(m.told["pa"], subjects.RunFailed) }},
 		{name: "no event", want: "has no outcome event", breaks: func(m made) { delete(m.told, "pa") }},
 		{name: "never answered", want: "never answered", breaks: func(m made) { m.prompts["b"].answer, m.prompts["b"].open = nil, true }},

@@ -54,7 +54,7 @@ func doorMain(args []string) int {
 func serveDoor(ctx context.Context, b *bus.Bus, spec doorSpec, log *slog.Logger) error {
 	c := frontdoor.Config{Name: spec.Name, Version: "1", MaxBacklog: layout(1).MaxBacklog, Logger: log}
 	for _, r := range raiders() {
-		c.Raiders = append(c.Raiders, frontdoor.Raider{Name: r.name})
+		c.Raiders = append(c.Raiders, frontdoor.Raider{Name: r.name, Eager: true})
 	}
 	d, err := frontdoor.New(b, c)
 	if err != nil {

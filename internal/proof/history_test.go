@@ -92,7 +92,8 @@ type history struct {
 	mu       sync.Mutex // guards the rest while it is recorded
 	prompts  map[string]*prompt
 	byID     map[subjects.PromptID]*prompt
-	wires    [][]seen // one for each connection of a client
+	opens    map[subjects.PromptID]bool // ids of what only opens a raider
+	wires    [][]seen                   // one for each connection of a client
 	closes   []closing
 	problems []string // seen while recording
 
@@ -104,7 +105,7 @@ type history struct {
 
 func newHistory() *history {
 	return &history{
-		prompts: map[string]*prompt{}, byID: map[subjects.PromptID]*prompt{},
+		prompts: map[string]*prompt{}, byID: map[subjects.PromptID]*prompt{}, opens: map[subjects.PromptID]bool{},
 		records: map[subjects.PromptID]subjects.RunRecord{}, told: map[subjects.PromptID][]subjects.RunState{},
 	}
 }
@@ -130,6 +131,13 @@ func (h *history) published(id subjects.PromptID, session subjects.SessionID, ta
 	}
 	h.byID[id] = p
 	p.tries++
+}
+
+// opened notes that a raider is to be opened without a prompt, before that can reach a server.
+func (h *history) opened(id subjects.PromptID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.opens[id] = true
 }
 
 // acked notes an acknowledgement of BACKLOG, whether or not it ever arrives.

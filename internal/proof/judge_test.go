@@ -21,8 +21,14 @@ func judge(h *history) []string {
 	for _, tag := range slices.Sorted(maps.Keys(h.prompts)) {
 		j.fate(h.prompts[tag])
 	}
+	for _, id := range slices.Sorted(maps.Keys(h.opens)) {
+		_, has := h.records[id]
+		if has || len(h.told[id]) > 0 {
+			j.fail("a raider was opened as if by a prompt: %s has a record or an outcome", id)
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(h.records)) {
-		if h.byID[id] == nil {
+		if h.byID[id] == nil && !h.opens[id] {
 			j.fail("a run record of a prompt that nobody published: %s", id)
 		}
 	}

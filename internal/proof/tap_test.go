@@ -105,11 +105,12 @@ type tap struct {
 	mu      sync.Mutex // guards the rest
 	hold    held
 	caught  chan struct{}
-	objects map[string]string // tags of bodies in the object store: by their chunks' id, then by name
+	objects map[string]string        // tags of bodies in the object store: by their chunks' id, then by name
+	opening map[subjects.LaneID]bool // whose next baton is of an open, not of a prompt
 }
 
 func newTap(h *history, fleet subjects.Fleet) *tap {
-	return &tap{h: h, fleet: fleet, objects: map[string]string{}}
+	return &tap{h: h, fleet: fleet, objects: map[string]string{}, opening: map[subjects.LaneID]bool{}}
 }
 
 // object sees a prompt that is too large for a message go to the object store: chunks
@@ -174,6 +175,15 @@ func (t *tap) holds(what held) bool {
 	return true
 }
 
+// ofOpen says whether a lane's next baton is that of an open.
+func (t *tap) ofOpen(lane subjects.LaneID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	opening := t.opening[lane]
+	delete(t.opening, lane)
+	return opening
+}
+
 // tapWire is one connection under a tap.
 type tapWire struct {
 	t *tap
@@ -186,11 +196,12 @@ func (t *tap) wire() *tapWire { return &tapWire{t: t, replies: map[string]subjec
 
 // up sees what the front door sends.
 func (w *tapWire) up(f frame) bool {
-	if _, _, _, err := w.t.fleet.ParseReady(f.subject); err == nil {
-		return !w.t.holds(holdBaton)
+	if _, _, lane, err := w.t.fleet.ParseReady(f.subject); err == nil {
+		return w.t.ofOpen(lane) || !w.t.holds(holdBaton)
 	}
 	w.t.object(f)
-	if _, _, _, err := w.t.fleet.ParseBacklog(f.subject); err != nil || f.op != "HPUB" {
+	_, lane, _, err := w.t.fleet.ParseBacklog(f.subject)
+	if err != nil || f.op != "HPUB" {
 		return true
 	}
 	raw, err := nats.DecodeHeadersMsg(f.header)
@@ -199,6 +210,13 @@ func (w *tapWire) up(f frame) bool {
 	}
 	h, err := subjects.ParsePromptHeader(raw)
 	if err != nil {
+		return true
+	}
+	if h.Kind == subjects.KindOpen {
+		w.t.mu.Lock()
+		w.t.opening[lane] = true
+		w.t.mu.Unlock()
+		w.t.h.opened(h.Prompt)
 		return true
 	}
 	w.mu.Lock()
