@@ -131,7 +131,7 @@ func (f *fleet) report(t *testing.T, counts map[string]int) {
 			asked++
 		}
 	}
-	t.Logf("%d prompts (%d answered to clients, %d may be cancelled), %d faults: %v", len(f.h.prompts), answered, asked, total, counts)
+	t.Logf("%d prompts (%d answered to clients, %d may be cancelled), %d raiders opened ahead, %d faults: %v", len(f.h.prompts), answered, asked, len(f.h.opens), total, counts)
 	t.Logf("%d runs in %d raider processes, %d connections, %v", starts, len(pids), len(f.h.wires), states)
 	if starts == 0 || total == 0 || answered == 0 {
 		t.Error("nothing was tried")

@@ -159,6 +159,9 @@ func (v *visitor) leave() {
 	}
 }
 
+// maxVisits bounds a visitor's sessions: each is loaded again on every connection.
+const maxVisits = 5
+
 // step sends some prompts and does something about them.
 func (v *visitor) step(ctx context.Context, rng *rand.Rand) {
 	burst := 1
@@ -206,6 +209,13 @@ func (v *visitor) step(ctx context.Context, rng *rand.Rand) {
 		pause(ctx, time.Duration(rng.IntN(300))*time.Millisecond)
 		v.leave()
 		return
+	case what < 20 && len(v.visits) < maxVisits: // one more session, whose raider is opened ahead
+		more := &visit{name: string(s.raider.name), raider: s.raider}
+		if v.enter(ctx, more) != nil {
+			v.leave()
+			return
+		}
+		v.visits = append(v.visits, more)
 	}
 	if patient {
 		v.await(ctx)
