@@ -83,7 +83,12 @@ func (w *follower) settings(body []byte) {
 	now := subjects.Settings{Modes: b.Modes, Options: b.Options}
 	w.a.mu.Lock()
 	told := w.a.told
-	w.a.told = now
+	if len(now.Modes) > 0 {
+		w.a.told.Modes = now.Modes
+	}
+	if len(now.Options) > 0 {
+		w.a.told.Options = now.Options
+	}
 	w.a.mu.Unlock()
 	// No update can tell which modes there are: a client that knows none hears of none.
 	if mode := settings.Mode(now); mode != "" && settings.Mode(told) != "" && (!b.First || mode != settings.Mode(told)) {
@@ -141,7 +146,7 @@ func (c *conn) setChoice(ctx context.Context, r *rpc.Request) error {
 		return err
 	}
 	if !live {
-		c.f.tellSettings(ctx, meta, now, origin)
+		c.f.tellSettings(ctx, meta, settings.About(now, r.Method), origin)
 		result = json.RawMessage(`{}`)
 		if r.Method == subjects.MethodSetOption {
 			result = json.RawMessage(`{"configOptions":` + string(now.Options) + `}`)

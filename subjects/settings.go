@@ -31,8 +31,8 @@ const (
 	MethodSetOption = "session/set_config_option"
 )
 
-// SettingsBody is the body of an EventSettings event: what is chosen now. Clients are told
-// as updates.
+// SettingsBody is the body of an EventSettings event: what is chosen now, of modes or options
+// or both. Clients are told as updates.
 type SettingsBody struct {
 	Modes   json.RawMessage `json:"modes,omitempty"`
 	Options json.RawMessage `json:"config_options,omitempty"`

@@ -93,6 +93,15 @@ func TestAnOpenLeavesAWarmRaider(t *testing.T) {
 	if !spawned.await(subjects.RaiderSpawned, p).Warm {
 		t.Error("the prompt's process was not the one that was opened")
 	}
+	told := 0
+	for _, x := range spawned.w.all() {
+		if x.subject == f.f.FleetEvent(subjects.RaiderSpawned) {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("spawned was told %d times, of one prompt", told)
+	}
 	if started := f.notes("started"); len(started) != 1 {
 		t.Errorf("started %q", started)
 	}
@@ -116,6 +125,20 @@ func TestAnOpenThatFailsIsQuiet(t *testing.T) {
 	f.want(s.prompt("say x"), subjects.RunFailed, "no licence found", 10*time.Second)
 }
 
+// An open is tried once: a prompt may wait behind it, and tries by itself.
+func TestAnOpenIsTriedOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 3*time.Second)
+	f.run(func(c *Config) { c.Raiders[0].Command = raiderCommand(t, "failfirst", f.path("starts"), "2") })
+	s := f.session(nil)
+	_, opened := s.open()
+	s.awaitOpened(opened)
+	if n := len(f.notes("starts")); n != 1 {
+		t.Errorf("started %d times", n)
+	}
+	f.want(s.prompt("say x"), subjects.RunCompleted, "", 20*time.Second)
+}
+
 // A prompt behind an open is not put back for others that wait: the open was no turn.
 func TestAPromptBehindAnOpenKeepsItsPlace(t *testing.T) {
 	t.Parallel()
@@ -127,6 +150,9 @@ func TestAPromptBehindAnOpenKeepsItsPlace(t *testing.T) {
 	s, other := f.session(nil), f.session(nil)
 	_, opened := s.open()
 	f.noted("opening", 1)
+	if got := w.Lanes(); len(got) != 1 || got[0].Prompt != "" || got[0].Session != s.meta.Session || got[0].State != "starting" {
+		t.Errorf("lanes %+v", got)
+	}
 	p := s.prompt("note pid")
 	q := other.prompt("note pid")
 	natstest.Eventually(t, 10*time.Second, "others wait", func() (bool, any) { return w.othersWait(t.Context()), false })
@@ -183,5 +209,20 @@ func TestAnOpenThatIsNotForItGoesUnheeded(t *testing.T) {
 	}
 	if started := f.notes("started"); len(started) != 0 {
 		t.Errorf("started %q", started)
+	}
+}
+
+// An open whose raider has gone from the fleet goes without a word.
+func TestAnOpenOfARaiderThatIsGoneGoesQuietly(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2*time.Second)
+	s := f.ghosts()
+	s.open()
+	f.sweeper().pass(t, orphanBeats+2)
+	if n := f.waiting(); n != 0 {
+		t.Errorf("%d messages are left", n)
+	}
+	if events := s.events(); len(events) != 0 {
+		t.Errorf("events %+v", events)
 	}
 }

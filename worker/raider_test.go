@@ -105,7 +105,7 @@ func raiderMain(args []string) int {
 				}
 				a.wait(args[2], nil)
 			}
-			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"inner-%d"%s}}`, m.ID, os.Getpid(), settings())
+			a.send(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"inner-%d"%s}}%s`, m.ID, os.Getpid(), settings(), behindNew(args))
 			if has("slownew") {
 				_ = os.WriteFile(args[2]+".answered", nil, 0o600)
 			}
@@ -146,6 +146,17 @@ func raiderMain(args []string) int {
 		}
 	}
 	return 0
+}
+
+// behindNew is what an agent with the argument "behindnew" sends in one write with its answer
+// to session/new.
+func behindNew(args []string) string {
+	if !slices.Contains(args, "behindnew") {
+		return ""
+	}
+	update := "\n" + `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"inner","update":%s}}`
+	return fmt.Sprintf(update, `{"sessionUpdate":"current_mode_update","currentModeId":"plan"}`) +
+		fmt.Sprintf(update, `{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"early"}]}`)
 }
 
 type agentMessage struct {

@@ -178,8 +178,13 @@ func (p *process) restore(ctx context.Context, r *run, had subjects.Settings, wi
 	case had.None() && now.None():
 	case had.None():
 		p.tellSettings(now, true, "")
-	case !sameChoices(now, want):
+	case !settings.Same(now.Options, want.Options):
+		if settings.Mode(now) == settings.Mode(want) {
+			now.Modes = nil
+		}
 		p.tellSettings(now, false, "")
+	case settings.Mode(now) != settings.Mode(want):
+		p.tellSettings(settings.About(now, subjects.MethodSetMode), false, "")
 	}
 	return nil
 }
@@ -267,11 +272,6 @@ func (p *process) tellRefused(r *run, w subjects.Wish, fault *rpc.Error) {
 	}
 }
 
-// sameChoices says whether clients that were told one know the other.
-func sameChoices(a, b subjects.Settings) bool {
-	return settings.Mode(a) == settings.Mode(b) && settings.Same(a.Options, b.Options)
-}
-
 // tellSettings tells a session's clients what is chosen.
 func (p *process) tellSettings(s subjects.Settings, first bool, origin string) {
 	body, err := json.Marshal(subjects.SettingsBody{Modes: s.Modes, Options: s.Options, First: first, Origin: origin})
@@ -347,7 +347,7 @@ func (p *process) set(req subjects.ControlRequest) subjects.ControlReply {
 		return subjects.ControlReply{Error: "what was chosen is not noted yet"}
 	}
 	now := p.known().Settings
-	p.tellSettings(now, false, req.By)
+	p.tellSettings(settings.About(now, req.Method), false, req.By)
 	if p.l.out.flush() != nil {
 		return gone
 	}

@@ -77,6 +77,19 @@ func TestSettingsAreNotedRaw(t *testing.T) {
 	}
 }
 
+// What an agent says in one write with its answer to session/new is newer than that.
+func TestSettingsBehindTheAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 3*time.Second)
+	f.moded("behindnew")
+	s := f.session(nil)
+	f.want(s.prompt("say x"), subjects.RunCompleted, "", 10*time.Second)
+	natstest.Eventually(t, 10*time.Second, "it is noted", func() (bool, any) {
+		a := s.agent()
+		return settings.Mode(a.Settings) == "plan" && strings.Contains(string(a.Commands), "early"), string(a.Settings.Modes) + string(a.Commands)
+	})
+}
+
 // A live process is asked, once, and its own error comes back.
 func TestALiveProcessIsSet(t *testing.T) {
 	t.Parallel()
@@ -193,5 +206,11 @@ func TestAMissedWishComesWithTheNextRun(t *testing.T) {
 	}
 	if got := f.notes("sets"); len(got) != 1 {
 		t.Errorf("the agent was told %q", got)
+	}
+	if r := s.control(subjects.ControlRequest{Op: subjects.ControlSet, Call: "new", Wish: 2, Method: subjects.MethodSetMode, Params: json.RawMessage(`{"modeId":"work"}`)}); string(r.Result) != "{}" {
+		t.Errorf("a wish that finds the process: %+v", r)
+	}
+	if a := s.agent(); a.Settled != 2 {
+		t.Errorf("settled %d", a.Settled)
 	}
 }

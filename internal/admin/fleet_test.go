@@ -324,3 +324,18 @@ func TestTables(t *testing.T) {
 		}
 	}
 }
+
+// What only opens a session's raider is no prompt that waits.
+func TestQueueHasNoOpens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := subjects.NewSession()
+	h := subjects.PromptHeader{Prompt: subjects.NewPrompt(), Session: s, Principal: subjects.LocalPrincipal, Kind: subjects.KindOpen, Priority: "normal"}
+	m := &nats.Msg{Subject: w.b.Fleet().Backlog("bjorn", subjects.SessionLane(s), subjects.LocalPrincipal), Header: h.Header()}
+	if _, err := w.b.Publish(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if queue, err := w.f.Queue(t.Context()); err != nil || len(queue) != 0 {
+		t.Errorf("queue %+v, %v", queue, err)
+	}
+}

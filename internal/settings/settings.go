@@ -130,6 +130,14 @@ func WithOption(s subjects.Settings, id string, value json.RawMessage) subjects.
 	return s
 }
 
+// About is the part of s that a method changes.
+func About(s subjects.Settings, method string) subjects.Settings {
+	if method == subjects.MethodSetMode {
+		return subjects.Settings{Modes: s.Modes}
+	}
+	return subjects.Settings{Options: s.Options}
+}
+
 // Wish is what the params of a wish choose: a mode, else an option and its value.
 func Wish(w subjects.Wish) (mode, option string, value json.RawMessage) {
 	if w.Method == subjects.MethodSetMode {
