@@ -158,8 +158,11 @@ func TestBinding(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	f, o, c, s, r := begun(t)
+	queued := o.told(subjects.RaiderQueued)
 	c.prompt(s, "2", "two")
-	o.see("bjorn", r.seq+1)
+	second := o.see("bjorn", r.seq+1)
+	for e := next(t, queued); e.Prompt != second.h.Prompt; e = next(t, queued) {
+	}
 	control := o.controlled(r.lane)
 	closed := make(chan json.RawMessage, 1)
 	go func() { closed <- c.call("session/close", fmt.Sprintf(`{"sessionId":%q}`, s)) }()
