@@ -222,7 +222,8 @@ func (f *fleet) talkative() string {
 		f.t.Fatal(err)
 	}
 	config := map[string]any{"raiders": []any{map[string]any{
-		"name": "bjorn", "description": "writes to stderr",
+		// What it writes at its start is of a prompt only where one starts it.
+		"name": "bjorn", "description": "writes to stderr", "open": "lazy",
 		"command": []string{"sh", "-c", `tail -n +1 -f "$1" >&2 & exec "$0" demo --state "$2"`, exe, file, filepath.Join(f.dir, "agent")},
 	}}}
 	body, err := json.Marshal(config) // YAML too
