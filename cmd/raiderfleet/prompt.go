@@ -88,7 +88,7 @@ func (a *app) runPrompt(ctx context.Context, cmd *cobra.Command, f promptFlags, 
 	stop := w.cancelling(ctx)
 	result, err := acpclient.Turn{Cwd: cwd, Raider: f.raider, Text: text, Close: !f.keep, Sent: w.sent}.Do(ctx, door.conn, acpclient.Options{
 		Name: "raiderfleet-prompt", Version: buildVersion(),
-		Update: printer.Update, Permission: ask, Logger: log,
+		Update: printer.Update, Permission: printer.Asking(ask), Logger: log,
 	})
 	stop()
 	done()

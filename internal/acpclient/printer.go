@@ -1,6 +1,7 @@
 package acpclient
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -125,6 +126,16 @@ func (p *Printer) Quiet(text string) {
 	defer p.mu.Unlock()
 	if !p.shown {
 		p.note("%s", text)
+	}
+}
+
+// Asking is ask, whose question is something of the turn too: a Quiet would stand behind it.
+func (p *Printer) Asking(ask func(context.Context, PermissionRequest) string) func(context.Context, PermissionRequest) string {
+	return func(ctx context.Context, r PermissionRequest) string {
+		p.mu.Lock()
+		p.shown = true
+		p.mu.Unlock()
+		return ask(ctx, r)
 	}
 }
 

@@ -2,6 +2,7 @@ package acpclient
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -116,5 +117,20 @@ func TestNotesAreCut(t *testing.T) {
 	t.Parallel()
 	if got := Plain(strings.Repeat("ö", 1000)); len([]rune(got)) != 201 {
 		t.Errorf("a long note has %d runes", len([]rune(got)))
+	}
+}
+
+// While a question is open nothing is said of what is waited for: it would stand behind it.
+func TestAQuestionIsSomethingOfTheTurn(t *testing.T) {
+	t.Parallel()
+	var notes bytes.Buffer
+	p := &Printer{Notes: &notes}
+	p.Quiet("before")
+	got := p.Asking(func(context.Context, PermissionRequest) string {
+		p.Quiet("behind the question")
+		return "yes"
+	})(t.Context(), PermissionRequest{})
+	if got != "yes" || notes.String() != "before\n" {
+		t.Errorf("%q, %q", got, notes.String())
 	}
 }
