@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -25,7 +26,7 @@ func (a *app) detachedDev(cmd *cobra.Command, c *config.Config) (devfleet.Detach
 	}
 	argv := []string{
 		exe, "dev", "--detached", "--leave-after", after,
-		"--state-dir", c.StateDir, "--fleet", c.Fleet, "--log-format", a.logFormat,
+		"--state-dir", c.StateDir, "--fleet", c.Fleet, "--log-format", cmp.Or(a.logFormat, "text"),
 	}
 	if c.File != "" {
 		argv = append(argv, "--config", c.File)

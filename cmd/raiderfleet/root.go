@@ -98,7 +98,7 @@ Exit codes: 0 done; 1 failed, the reason is on stderr; 2 the command line is wro
 	f := root.PersistentFlags()
 	f.StringVar(&a.configPath, "config", "", "configuration file (default: ./fleet.yml, ./.raider-hall.yml, then the user's)")
 	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default: info for servers, warn for others)")
-	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&a.logFormat, "log-format", "", "text or json (default: text for servers, lines for people elsewhere)")
 	addKeyFlags(f, func(path string) bool { return path == "nats.urls" || path == "fleet" || path == "state_dir" })
 	root.AddCommand(
 		a.promptCommand(), a.acpCommand(), a.devCommand(),

@@ -71,6 +71,7 @@ func (a *app) settings(cmd *cobra.Command) (*config.Config, error) {
 
 // logger writes to stderr: stdout is the protocol's or the answer's.
 func (a *app) logger(level slog.Level) (*slog.Logger, error) {
+	person := level >= slog.LevelWarn && a.logFormat == "" // of a command that isn't a server
 	if a.logLevel != "" {
 		if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
 			return nil, usage("--log-level: %q is none of debug, info, warn, error", a.logLevel)
@@ -78,6 +79,11 @@ func (a *app) logger(level slog.Level) (*slog.Logger, error) {
 	}
 	o := &slog.HandlerOptions{Level: level}
 	switch a.logFormat {
+	case "":
+		if person {
+			return slog.New(newPlainLog(a.stderr, level)), nil
+		}
+		return slog.New(slog.NewTextHandler(a.stderr, o)), nil
 	case "text":
 		return slog.New(slog.NewTextHandler(a.stderr, o)), nil
 	case "json":
