@@ -124,7 +124,11 @@ func (f *fleet) heldRun(t *testing.T) (*visitor, *prompt) {
 		t.Fatal(err)
 	}
 	until(t, time.Minute, "the run began", func(context.Context) error {
-		_, err := os.Stat(f.journal)
+		// The raider is there before its first prompt.
+		text, err := os.ReadFile(f.journal)
+		if err == nil && !strings.Contains(string(text), p.tag) {
+			err = errors.New("the journal has nothing of it")
+		}
 		return err
 	})
 	return v, p
@@ -180,7 +184,11 @@ func TestALostOwnersLaneGoesOn(t *testing.T) {
 	}
 	begin := time.Now()
 	lost.stop(syscall.SIGKILL, 10*time.Second)
-	v.await(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), patience(f.ackWait))
+	defer cancel()
+	if open := v.await(ctx); len(open) > 0 {
+		t.Fatalf("%q are open; the owner was %q", open, owner)
+	}
 	if took := time.Since(begin); took > 2*ackWait+5*time.Second {
 		t.Errorf("the next prompt ended %v after its lane's owner was killed", took)
 	}
