@@ -181,7 +181,7 @@ func keys() []key[Config] {
 		{
 			path: "on_disconnect", field: func(c *Config) any { return &c.OnDisconnect }, def: Keep, shown: "keep; drop in a hall's file",
 			check: func(c *Config) string { return checkOneOf(c.OnDisconnect, Keep, Drop) },
-			about: "what happens to the waiting prompts of a client that goes: keep, or drop",
+			about: "what becomes of the waiting prompts of a client that goes, and with the last of a session's clients of the agent's session: keep, or drop (they are forgotten)",
 		},
 	}
 }

@@ -404,3 +404,59 @@ func (c *conn) drop(ctx context.Context, turns []*turn) {
 		}
 	}
 }
+
+// bound are the sessions that the connection holds.
+func (c *conn) bound() []subjects.SessionMeta {
+	var out []subjects.SessionMeta
+	c.each(func(a *attachment) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.meta.Session != "" {
+			out = append(out, a.meta)
+		}
+	})
+	return out
+}
+
+// unbind forgets the agent's sessions of a client that has gone, unless another is attached
+// to them or nobody can tell: what is asked next begins a new one. A run that goes on is not
+// touched.
+func (c *conn) unbind(ctx context.Context, sessions []subjects.SessionMeta) {
+	ctx, cancel := context.WithTimeout(ctx, c.f.b.AckWait())
+	defer cancel()
+	var work sync.WaitGroup
+	defer work.Wait()
+	busy := make(chan struct{}, 16)
+	for _, m := range sessions {
+		busy <- struct{}{}
+		work.Go(func() {
+			defer func() { <-busy }()
+			if err := c.f.unbind(ctx, m); err != nil && ctx.Err() == nil {
+				c.log.Warn("the agent's session is not forgotten", "session", string(m.Session), "error", err)
+			}
+		})
+	}
+}
+
+// othersFor is how long another attachment of a session has to say that it is there.
+const othersFor = 500 * time.Millisecond
+
+func (f *FrontDoor) unbind(ctx context.Context, m subjects.SessionMeta) error {
+	bound, done := context.WithTimeout(ctx, othersFor)
+	_, err := f.b.Conn().RequestWithContext(bound, f.fleet.Attached(m.Session), nil)
+	done()
+	if !errors.Is(err, nats.ErrNoResponders) {
+		return err // nil: somebody is there
+	}
+	// First the record, which the next owner reads, then the owner that there is.
+	bound, done = f.b.Bound(ctx, 0)
+	defer done()
+	if err := f.b.Delete(bound, f.fleet.SessionsBucket(), subjects.AgentKey(m.Principal, m.Session)); err != nil {
+		return err
+	}
+	req := subjects.ControlRequest{Op: subjects.ControlReset, Principal: m.Principal, Session: m.Session, By: string(f.instance)}
+	if _, err := f.control(ctx, m.Lane, req); err != nil && !errors.Is(err, nats.ErrNoResponders) {
+		return err
+	}
+	return nil
+}

@@ -94,6 +94,10 @@ func (f *FrontDoor) Serve(ctx context.Context, r io.Reader, w io.Writer, o ConnO
 		c.finish(ctx, o)
 	}
 	dropped, cancelled := c.close(), c.cancelled()
+	var bound []subjects.SessionMeta
+	if f.c.OnDisconnect == OnDisconnectDrop {
+		bound = c.bound()
+	}
 	end()
 	if closeErr := c.rpc.Close(); closeErr != nil {
 		c.log.Debug("connection not closed cleanly", "error", closeErr)
@@ -102,6 +106,9 @@ func (f *FrontDoor) Serve(ctx context.Context, r io.Reader, w io.Writer, o ConnO
 	c.finishCancels(ctx, cancelled)
 	if len(dropped) > 0 && ctx.Err() == nil {
 		c.drop(ctx, dropped)
+	}
+	if ctx.Err() == nil {
+		c.unbind(ctx, bound)
 	}
 	return err
 }

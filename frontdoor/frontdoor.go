@@ -16,7 +16,8 @@ import (
 const (
 	// OnDisconnectKeep leaves them: they run, and any client that loads the session sees it.
 	OnDisconnectKeep = "keep"
-	// OnDisconnectDrop cancels those of the client's own that have not started.
+	// OnDisconnectDrop cancels those of the client's own that have not started, and forgets
+	// the agent's session when it was the session's last client.
 	OnDisconnectDrop = "drop"
 )
 

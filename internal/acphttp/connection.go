@@ -41,7 +41,7 @@ func (h *Handler) begin(initID string) (*connection, error) {
 		first: make(chan []byte, 1), initID: initID,
 	}
 	c.ctx, c.stop = context.WithCancel(h.life)
-	c.idle = time.AfterFunc(h.o.Idle, c.stop)
+	c.idle = time.AfterFunc(h.o.Idle, c.end)
 	h.mu.Lock()
 	h.conns[c.id] = c
 	h.mu.Unlock()
@@ -49,7 +49,7 @@ func (h *Handler) begin(initID string) (*connection, error) {
 		defer h.leave()
 		defer c.end()
 		write := &lines{f: c.send}
-		if err := h.o.Serve(c.ctx, in, write); err != nil && c.ctx.Err() == nil {
+		if err := h.o.Serve(h.life, in, write); err != nil && c.ctx.Err() == nil {
 			h.o.Logger.Debug("connection ended", "error", err)
 		}
 		_ = in.Close() // never fails
@@ -57,9 +57,11 @@ func (h *Handler) begin(initID string) (*connection, error) {
 	return c, nil
 }
 
-// end forgets the connection; its streams end.
+// end forgets the connection: its streams end, and whoever serves it comes to the end of
+// its input, as where a client hangs up.
 func (c *connection) end() {
 	c.stop()
+	_ = c.in.Close() // never fails
 	c.idle.Stop()
 	c.h.mu.Lock()
 	delete(c.h.conns, c.id)

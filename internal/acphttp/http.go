@@ -126,7 +126,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, body []byte
 	case <-c.ctx.Done():
 		plain(w, http.StatusServiceUnavailable, errEnded.Error())
 	case <-r.Context().Done():
-		c.stop()
+		c.end()
 	}
 }
 

@@ -1,8 +1,13 @@
 package conformance
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"raiderfleet/internal/bus"
+	"raiderfleet/internal/natstest"
+	"raiderfleet/subjects"
 )
 
 // load is session/load of a session that was made by another client of the test.
@@ -228,4 +233,51 @@ func TestClose(t *testing.T) {
 		}
 		gone(t, pid)
 	})
+}
+
+// on_disconnect: drop forgets the agent's session with its last client, keep does not.
+func TestDropForgetsTheBinding(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{"keep": "echo one\necho two", "drop": ""} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			onEachKind(t, func(s *settings) { s.doors, s.frontDoor.OnDisconnect = 2, mode }, func(t *testing.T, f *fleet, transport string) {
+				t.Helper()
+				c := f.client(t, transport)
+				session := c.session("")
+				m, _ := c.turn(session, "echo one")
+				wantStop(t, m, "end_turn")
+				other := newClient(t, f.dial(t, transport, 1))
+				other.initialize()
+				if m := other.comeBack("session/resume", session, c.cwd(session)); m.Error != nil {
+					t.Fatal(string(m.Error))
+				}
+				c.close() // another is there
+				m, _ = other.turn(session, "echo two")
+				wantStop(t, m, "end_turn")
+				m, seen := other.turn(session, "history")
+				wantStop(t, m, "end_turn")
+				if got := text(seen, "agent_message_chunk"); got != "echo one\necho two" {
+					t.Errorf("with another client: the history is %q", got)
+				}
+				other.close() // the last
+				if mode == "drop" {
+					natstest.Eventually(t, patience, "the binding is forgotten", func() (bool, any) {
+						var agent subjects.SessionAgent
+						_, err := f.bus.GetJSON(t.Context(), f.bus.Fleet().SessionsBucket(), subjects.AgentKey("local", subjects.SessionID(session)), &agent)
+						return errors.Is(err, bus.ErrNotFound), agent
+					})
+				}
+				last := f.client(t, transport)
+				if m := last.comeBack("session/resume", session, c.cwd(session)); m.Error != nil {
+					t.Fatal(string(m.Error))
+				}
+				m, seen = last.turn(session, "history")
+				wantStop(t, m, "end_turn")
+				if got := text(seen, "agent_message_chunk"); !strings.HasPrefix(got, want) || want == "" && strings.Contains(got, "echo one") {
+					t.Errorf("the history is %q", got)
+				}
+			})
+		})
+	}
 }
