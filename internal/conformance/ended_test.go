@@ -86,7 +86,7 @@ func first[A, B any](a A, _ B) A { return a }
 // Who loads a session is told which of its prompts wait, and where.
 func TestALoadTellsWhatWaits(t *testing.T) {
 	t.Parallel()
-	onEach(t, nil, func(t *testing.T, f *fleet, transport string) {
+	onEachKind(t, nil, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()
 		a := f.client(t, transport)
 		session := a.session("1demo")
