@@ -33,7 +33,7 @@ func TestCancelAndLeave(t *testing.T) {
 // Prompt and cancel in one read: cancelled, and the raider never starts.
 func TestPromptAndCancelInOneWrite(t *testing.T) {
 	t.Parallel()
-	onEachKind(t, nil, func(t *testing.T, f *fleet, transport string) {
+	onEachKindOf(t, byLine, nil, func(t *testing.T, f *fleet, transport string) {
 		t.Helper()
 		spawned := f.events(t, subjects.RaiderSpawned)
 		c := f.client(t, transport)

@@ -289,7 +289,12 @@ func onEachOf(t *testing.T, on []string, change func(*settings), test func(*test
 // about their format is the same for all.
 func onEachKind(t *testing.T, change func(*settings), test func(*testing.T, *fleet, string)) {
 	t.Helper()
-	onEach(t, change, test)
+	onEachKindOf(t, transports, change, test)
+}
+
+func onEachKindOf(t *testing.T, on []string, change func(*settings), test func(*testing.T, *fleet, string)) {
+	t.Helper()
+	onEachOf(t, on, change, test)
 	t.Run("stream", func(t *testing.T) {
 		f := startFleet(t, func(s *settings) {
 			s.streamed(t)
