@@ -336,24 +336,24 @@ func (f *FrontDoor) cancelWaiting(ctx context.Context, meta subjects.SessionMeta
 // unended is what a cancel was taken for and has not been carried out when the connection
 // ends.
 type unended struct {
-	meta   subjects.SessionMeta
-	turns  []*turn
-	others bool // what the session has from other clients, too
+	meta  subjects.SessionMeta
+	turns []*turn
 }
 
-// cancelled collects what cancels were taken for.
+// cancelled collects what cancels were taken for, of the client's own: what others have sent
+// since is not meant, and can't be told any more from what they had sent before.
 func (c *conn) cancelled() []unended {
 	var out []unended
 	c.each(func(a *attachment) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		u := unended{meta: a.meta, others: a.wanted || a.cancelling}
+		u := unended{meta: a.meta}
 		for _, t := range a.turns {
-			if t.cancelled && t.ctx.Err() == nil {
+			if t.cancelled && t.published && t.ctx.Err() == nil { // else it is not in BACKLOG, and never will be
 				u.turns = append(u.turns, t)
 			}
 		}
-		if u.others || len(u.turns) > 0 {
+		if len(u.turns) > 0 {
 			out = append(out, u)
 		}
 	})
@@ -374,13 +374,6 @@ func (c *conn) finishCancels(ctx context.Context, all []unended) {
 				err := c.f.cancelPrompt(ctx, ctx, u.meta, t.prompt, string(c.f.instance), func() (uint64, string) { return t.seq, t.payload })
 				if err != nil && ctx.Err() == nil {
 					c.log.Warn("prompt not cancelled", "prompt", string(t.prompt), "error", err)
-				}
-			})
-		}
-		if u.others {
-			work.Go(func() {
-				if err := c.f.cancelUnfinished(ctx, u.meta, string(c.f.instance), nil); err != nil && ctx.Err() == nil {
-					c.log.Warn("session's other prompts not cancelled", "error", err)
 				}
 			})
 		}
