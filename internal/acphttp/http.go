@@ -171,7 +171,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	write := func(parts ...[]byte) bool {
 		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // a writer without one waits
 		for _, p := range parts {
-			if _, err := w.Write(p); err != nil { //nolint:gosec // events, and told to be nothing else
+			if _, err := w.Write(p); err != nil {
 				return false
 			}
 		}
